@@ -21,7 +21,7 @@ use kubewright::{Action, Context, Controller, Reconciler, Result};
 use serde_json::json;
 
 use super::CertificateSource;
-use crate::csr::Wish;
+use crate::csr::CertificateRequest;
 use kubewright_objects::meta;
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -140,9 +140,9 @@ fn lifetime(seconds: Option<i32>) -> Duration {
 /// Whether the signer signs the request; none when it is a foreign signer.
 fn allowed(spec: &CertificateSigningRequestSpec) -> Option<std::result::Result<(), String>> {
     let usages: BTreeSet<&str> = spec.usages.iter().flatten().map(String::as_str).collect();
-    let verdict = |judge: fn(&Wish, &BTreeSet<&str>) -> std::result::Result<(), String>| {
-        let wish = Wish::read(&spec.request.0);
-        Some(wish.and_then(|wish| judge(&wish, &usages)))
+    let verdict = |judge: fn(&CertificateRequest, &BTreeSet<&str>) -> std::result::Result<(), String>| {
+        let csr = CertificateRequest::read(&spec.request.0);
+        Some(csr.and_then(|csr| judge(&csr, &usages)))
     };
     match spec.signer_name.as_str() {
         CLIENT => verdict(client),
@@ -154,7 +154,7 @@ fn allowed(spec: &CertificateSigningRequestSpec) -> Option<std::result::Result<(
 }
 
 /// `validAPIServerClientUsages`.
-fn client(_: &Wish, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+fn client(_: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
     let known = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages.iter().find(|usage| !known.contains(usage)) {
         return Err(format!("invalid usage for client certificate: {other}"));
@@ -166,25 +166,25 @@ fn client(_: &Wish, usages: &BTreeSet<&str>) -> std::result::Result<(), String> 
 }
 
 /// `ValidateKubeletClientCSR`.
-fn kubelet_client(wish: &Wish, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+fn kubelet_client(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
     let names = [
-        (wish.dns_names, "DNS subjectAltNames are not allowed"),
-        (wish.mails, "Email subjectAltNames are not allowed"),
-        (wish.addresses, "IP subjectAltNames are not allowed"),
-        (wish.uris, "URI subjectAltNames are not allowed"),
+        (csr.dns_names, "DNS subjectAltNames are not allowed"),
+        (csr.mails, "Email subjectAltNames are not allowed"),
+        (csr.addresses, "IP subjectAltNames are not allowed"),
+        (csr.uris, "URI subjectAltNames are not allowed"),
     ];
-    of_nodes(wish)?;
+    of_nodes(csr)?;
     if let Some((_, why)) = names.iter().find(|(count, _)| *count > 0) {
         return Err((*why).to_owned());
     }
-    named_as_node(wish)?;
+    named_as_node(csr)?;
     uses(usages, "client auth")
 }
 
 /// `ValidateKubeletServingCSR`.
-fn kubelet_serving(wish: &Wish, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
-    of_nodes(wish)?;
-    let why = match (wish.dns_names, wish.addresses, wish.mails, wish.uris) {
+fn kubelet_serving(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+    of_nodes(csr)?;
+    let why = match (csr.dns_names, csr.addresses, csr.mails, csr.uris) {
         (0, 0, _, _) => "DNS or IP subjectAltName is required",
         (_, _, 0, 0) => "",
         (_, _, 0, _) => "URI subjectAltNames are not allowed",
@@ -194,18 +194,18 @@ fn kubelet_serving(wish: &Wish, usages: &BTreeSet<&str>) -> std::result::Result<
         return Err(why.to_owned());
     }
     uses(usages, "server auth")?;
-    named_as_node(wish)
+    named_as_node(csr)
 }
 
-fn of_nodes(wish: &Wish) -> std::result::Result<(), String> {
-    if wish.organizations == ["system:nodes"] {
+fn of_nodes(csr: &CertificateRequest) -> std::result::Result<(), String> {
+    if csr.organizations == ["system:nodes"] {
         return Ok(());
     }
     Err("subject organization is not system:nodes".to_owned())
 }
 
-fn named_as_node(wish: &Wish) -> std::result::Result<(), String> {
-    if wish.common_name.starts_with("system:node:") {
+fn named_as_node(csr: &CertificateRequest) -> std::result::Result<(), String> {
+    if csr.common_name.starts_with("system:node:") {
         return Ok(());
     }
     Err("subject common name does not begin with system:node:".to_owned())
@@ -231,7 +231,8 @@ async fn approve(request: &CertificateSigningRequest, ctx: &Context) -> Result<(
     if spec.signer_name != KUBELET_CLIENT || !matches!(allowed(spec), Some(Ok(()))) {
         return Ok(());
     }
-    let own = Wish::read(&spec.request.0).is_ok_and(|wish| Some(&wish.common_name) == spec.username.as_ref());
+    let own =
+        CertificateRequest::read(&spec.request.0).is_ok_and(|csr| Some(&csr.common_name) == spec.username.as_ref());
     let kinds = [
         (
             "selfnodeclient",
@@ -301,23 +302,23 @@ mod tests {
 
     #[test]
     fn what_is_signed() {
-        let check = |judge: fn(&Wish, &BTreeSet<&str>) -> std::result::Result<(), String>,
-                     wish: &Wish,
+        let check = |judge: fn(&CertificateRequest, &BTreeSet<&str>) -> std::result::Result<(), String>,
+                     csr: &CertificateRequest,
                      usages: &[&str],
                      expected: &str| {
-            let verdict = judge(wish, &usages.iter().copied().collect());
-            assert_eq!(verdict.err().unwrap_or_default(), expected, "{wish:?} {usages:?}");
+            let verdict = judge(csr, &usages.iter().copied().collect());
+            assert_eq!(verdict.err().unwrap_or_default(), expected, "{csr:?} {usages:?}");
         };
-        let node = Wish {
+        let node = CertificateRequest {
             common_name: "system:node:n".to_owned(),
             organizations: vec!["system:nodes".to_owned()],
-            ..Wish::default()
+            ..CertificateRequest::default()
         };
-        let serving = Wish {
+        let serving = CertificateRequest {
             dns_names: 1,
             ..node.clone()
         };
-        let other = Wish {
+        let other = CertificateRequest {
             organizations: vec![],
             ..node.clone()
         };
@@ -358,7 +359,7 @@ mod tests {
         check(kubelet_serving, &node, &[], "DNS or IP subjectAltName is required");
         check(
             kubelet_serving,
-            &Wish {
+            &CertificateRequest {
                 mails: 1,
                 ..serving.clone()
             },
@@ -367,7 +368,7 @@ mod tests {
         );
         check(
             kubelet_serving,
-            &Wish { uris: 1, ..serving },
+            &CertificateRequest { uris: 1, ..serving },
             &[],
             "URI subjectAltNames are not allowed",
         );

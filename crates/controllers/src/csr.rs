@@ -4,7 +4,7 @@ use rcgen::{CertificateSigningRequestParams, DnType, DnValue, SanType};
 
 /// The contents of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct CertificateRequest {
     /// The common name of the subject.
     pub common_name: String,
     /// Its organizations.
@@ -19,16 +19,16 @@ pub struct Wish {
     pub uris: usize,
 }
 
-impl Wish {
+impl CertificateRequest {
     /// Reads a request in PEM.
     ///
     /// # Errors
     /// Why it cannot be read, in words.
-    pub fn read(pem: &[u8]) -> Result<Wish, String> {
+    pub fn read(pem: &[u8]) -> Result<CertificateRequest, String> {
         let text = std::str::from_utf8(pem).map_err(|error| error.to_string())?;
         let request = CertificateSigningRequestParams::from_pem(text).map_err(|error| error.to_string())?;
         let params = request.params;
-        let mut wish = Wish::default();
+        let mut csr = CertificateRequest::default();
         for (kind, value) in params.distinguished_name.iter() {
             let text = match value {
                 DnValue::Utf8String(text) => text.clone(),
@@ -37,22 +37,22 @@ impl Wish {
                 _ => continue,
             };
             match kind {
-                DnType::CommonName => wish.common_name = text,
-                DnType::OrganizationName => wish.organizations.push(text),
+                DnType::CommonName => csr.common_name = text,
+                DnType::OrganizationName => csr.organizations.push(text),
                 _ => {}
             }
         }
         for name in &params.subject_alt_names {
             let count = match name {
-                SanType::DnsName(_) => &mut wish.dns_names,
-                SanType::IpAddress(_) => &mut wish.addresses,
-                SanType::Rfc822Name(_) => &mut wish.mails,
-                SanType::URI(_) => &mut wish.uris,
+                SanType::DnsName(_) => &mut csr.dns_names,
+                SanType::IpAddress(_) => &mut csr.addresses,
+                SanType::Rfc822Name(_) => &mut csr.mails,
+                SanType::URI(_) => &mut csr.uris,
                 _ => continue,
             };
             *count = count.saturating_add(1);
         }
-        Ok(wish)
+        Ok(csr)
     }
 }
 
@@ -70,14 +70,14 @@ mod tests {
         params.subject_alt_names = vec![SanType::DnsName("a.example".try_into().expect("a name"))];
         let key = KeyPair::generate().expect("entropy");
         let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
-        let wish = Wish::read(request.as_bytes()).expect("it can be read");
-        let expected = Wish {
+        let csr = CertificateRequest::read(request.as_bytes()).expect("it can be read");
+        let expected = CertificateRequest {
             common_name: "jane".to_owned(),
             organizations: vec!["dev".to_owned()],
             dns_names: 1,
-            ..Wish::default()
+            ..CertificateRequest::default()
         };
-        assert_eq!(wish, expected);
-        assert!(Wish::read(b"nonsense").is_err());
+        assert_eq!(csr, expected);
+        assert!(CertificateRequest::read(b"nonsense").is_err());
     }
 }

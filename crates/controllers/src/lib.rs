@@ -85,7 +85,7 @@ use std::time::Duration;
 use kubewright::{Clock, Error, ManagerBuilder, SystemClock};
 use kubewright_objects::usage::{Annotated, Meter};
 
-pub use csr::Wish as CertificateWish;
+pub use csr::CertificateRequest as CertificateWish;
 
 /// The names of these controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[

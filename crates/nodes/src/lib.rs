@@ -32,7 +32,8 @@ use kubewright::ManagerBuilder;
 pub use meter::meter;
 pub use node::{Behaviours, Nodes, Stages};
 pub use processes::{
-    Attached, Beside, Images, Input, Line, LogReader, ProcessRuntime, Processes, Reins, Terminal, Usage, called,
+    Attached, ExecProcess, Images, Input, Line, LogReader, ProcessRuntime, Processes, ShimControl, Terminal, Usage,
+    called,
 };
 
 /// The names of the controllers that [`add`] knows.

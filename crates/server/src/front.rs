@@ -7,7 +7,7 @@
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
 //!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
-//! - a large request begins only while those under way leave room in memory (see [`crate::held`]);
+//! - a large request begins only while those under way leave room in memory (see [`crate::memory`]);
 //! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is decided in [`crate::response`].
@@ -32,12 +32,12 @@ use kubewright_apiserver::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::held::{Holding, Memory};
+use crate::memory::{Memory, MemoryPermit};
 use crate::pieces::{MIN_PIECE, Pieces, too_fine};
 use crate::places::Place;
-use crate::response::unsent::{Counted, Sending, Unsent};
-use crate::response::{Elsewhere, ResponseBody};
-use crate::work::{Client, Crowded, Workers};
+use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};
+use crate::response::{Offload, ResponseBody};
+use crate::work::{Client, QueueFull, Workers};
 
 /// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see
 /// nothing but a broken connection or stream when we end it while they still send.
@@ -52,7 +52,7 @@ pub struct Peer {
     /// His connection, when there is one.
     pub(crate) place: Option<Arc<Place>>,
     /// The answers that wait to be sent on it, where the client may send requests before it has taken them.
-    pub(crate) unsent: Option<Arc<Unsent>>,
+    pub(crate) unsent: Option<Arc<UnsentBuffer>>,
 }
 
 impl Peer {
@@ -192,7 +192,7 @@ impl Front {
         let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
             client: peer.client(&found.user),
-            holding: self.memory.holding(&found.user.name),
+            permit: self.memory.permit(&found.user.name),
             unsent: peer.unsent.clone(),
             trial: ApiServer::trial(),
             admitted,
@@ -217,7 +217,7 @@ impl Front {
             return connected.unwrap_or_else(|refusal| self.respond(*refusal));
         }
         drop(asked);
-        let client = || Elsewhere {
+        let client = || Offload {
             workers: self.workers.clone(),
             client: Client {
                 user: found.user.name.clone(),
@@ -272,7 +272,7 @@ impl Front {
         W::Output: Send + 'static,
     {
         let worked = self.workers.run(asked.client.clone(), work).await;
-        worked.map_err(|Crowded| too_many("too many long requests are under way, please try again later"))
+        worked.map_err(|QueueFull| too_many("too many long requests are under way, please try again later"))
     }
 
     /// Turns an answer of the core into one that can be sent.
@@ -298,12 +298,12 @@ impl Front {
     }
 
     /// The whole body, or the answer to a request whose body cannot be had.
-    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<Held, Response<Body>>
+    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<RequestBody, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
-        let mut held = Held::nothing(&self.bodies);
+        let mut held = RequestBody::nothing(&self.bodies);
         if body.is_end_stream() {
             return Ok(held);
         }
@@ -333,17 +333,17 @@ impl Front {
 }
 
 /// An answer, and its count until it is sent.
-type Answer = (Response<Body>, Option<Counted>);
+type Answer = (Response<Body>, Option<UnsentPermit>);
 
 /// A request with all that its answer takes.
 struct Asked {
     client: Client,
-    holding: Holding,
-    unsent: Option<Arc<Unsent>>,
+    permit: MemoryPermit,
+    unsent: Option<Arc<UnsentBuffer>>,
     trial: Trial,
     admitted: Admitted,
     head: http::request::Parts,
-    body: Held,
+    body: RequestBody,
 }
 
 impl Asked {
@@ -386,7 +386,7 @@ impl Asked {
         poll_fn(|cx| {
             let polled = answering.as_mut().poll(cx);
             if polled.is_pending() {
-                self.holding.set(self.body.bytes.len() + self.admitted.made());
+                self.permit.set(self.body.bytes.len() + self.admitted.made());
             }
             polled
         })
@@ -419,15 +419,15 @@ async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Outp
 }
 
 /// A body that was read, which counts as one under way for as long as this is there.
-struct Held {
+struct RequestBody {
     bytes: Bytes,
     bodies: Arc<Semaphore>,
     counted: usize,
 }
 
-impl Held {
-    fn nothing(bodies: &Arc<Semaphore>) -> Held {
-        Held {
+impl RequestBody {
+    fn nothing(bodies: &Arc<Semaphore>) -> RequestBody {
+        RequestBody {
             bytes: Bytes::new(),
             bodies: bodies.clone(),
             counted: 0,
@@ -446,7 +446,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         self.bodies.add_permits(self.counted);
     }
@@ -465,7 +465,7 @@ enum Collected {
 }
 
 /// Reads all of a body into `held`, as far as that is allowed.
-async fn collect<B>(body: &mut B, held: &mut Held) -> Result<Collected, B::Error>
+async fn collect<B>(body: &mut B, held: &mut RequestBody) -> Result<Collected, B::Error>
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
@@ -566,7 +566,7 @@ mod tests {
             .map(|size| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(vec![b'x'; *size]))));
         let mut body = http_body_util::StreamBody::new(futures::stream::iter(pieces));
         let bodies = Arc::new(Semaphore::new(room));
-        let mut held = Held::nothing(&bodies);
+        let mut held = RequestBody::nothing(&bodies);
         let Ok(collected) = collect(&mut body, &mut held).await;
         let found = match collected {
             Collected::Whole => Ok(held.bytes.len()),

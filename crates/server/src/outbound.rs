@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use crate::pieces::{Pieces, too_fine};
 use idle::{Idle, Key};
 use redirect::Step;
-use resolve::Place;
+use resolve::ServiceAddress;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
@@ -409,8 +409,8 @@ impl Shared {
             Destination::Service {
                 namespace, name, port, ..
             } => match resolve::service(self.storage.as_ref(), namespace, name, *port).map_err(failed)? {
-                Place::Addresses(addresses) => addresses,
-                Place::Host(host) => lookup(&host, *port).await?,
+                ServiceAddress::Addresses(addresses) => addresses,
+                ServiceAddress::Host(host) => lookup(&host, *port).await?,
             },
             Destination::Url(_) => lookup(&authority.host, authority.port).await?,
         };

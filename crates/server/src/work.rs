@@ -8,7 +8,7 @@
 //!   the disk) has no turn meanwhile;
 //! - turns go round: first from user to user, then among the connections of a user, so that the hundred requests of one
 //!   delay another's one by a single turn;
-//! - so many requests are inside, of a connection and in total, and no more ([`Crowded`]).
+//! - so many requests are inside, of a connection and in total, and no more ([`QueueFull`]).
 //!
 //! The threads have large stacks, because objects may be nested deeply. They start with the first request that needs
 //! them.
@@ -40,12 +40,12 @@ pub(crate) struct Client {
 
 /// Too many requests are inside.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Crowded;
+pub(crate) struct QueueFull;
 
 /// The threads; cheap to clone.
 #[derive(Clone)]
 pub struct Workers {
-    turns: Arc<Turns>,
+    queue: Arc<FairQueue>,
     pool: Arc<OnceLock<Pool>>,
 }
 
@@ -65,7 +65,7 @@ impl Workers {
     /// So many threads, at least one.
     pub(crate) fn new(threads: usize) -> Workers {
         Workers {
-            turns: Arc::new(Turns::new(threads.max(1))),
+            queue: Arc::new(FairQueue::new(threads.max(1))),
             pool: Arc::default(),
         }
     }
@@ -79,7 +79,7 @@ impl Workers {
     /// thread that computes would look like one that waits.
     pub fn none() -> Workers {
         Workers {
-            turns: Arc::new(Turns::new(1)),
+            queue: Arc::new(FairQueue::new(1)),
             pool: Arc::new(OnceLock::from(Pool(None))),
         }
     }
@@ -87,14 +87,14 @@ impl Workers {
     /// Does the work of a client on one of the threads. Dropping the future gives it up.
     ///
     /// # Errors
-    /// [`Crowded`], before anything is begun.
-    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, Crowded>
+    /// [`QueueFull`], before anything is begun.
+    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, QueueFull>
     where
         W: Future + Send + 'static,
         W::Output: Send + 'static,
     {
-        let inside = Inside::enter(&self.turns, client)?;
-        let pool = self.pool.get_or_init(|| match start(self.turns.threads) {
+        let inside = WorkPermit::enter(&self.queue, client)?;
+        let pool = self.pool.get_or_init(|| match start(self.queue.threads) {
             Ok(runtime) => Pool(Some(runtime)),
             Err(error) => {
                 tracing::error!(%error, "there are no threads for long requests; they are answered where they arrive");
@@ -136,7 +136,7 @@ impl<T> Drop for GivenUp<T> {
 }
 
 /// The order of the waiting requests.
-struct Turns {
+struct FairQueue {
     threads: usize,
     state: Mutex<State>,
 }
@@ -151,9 +151,9 @@ struct State {
 /// Queues by name; the first one is next.
 type Ring<K, Q> = VecDeque<(K, Q)>;
 
-impl Turns {
-    fn new(threads: usize) -> Turns {
-        Turns {
+impl FairQueue {
+    fn new(threads: usize) -> FairQueue {
+        FairQueue {
             threads,
             state: Mutex::new(State {
                 free: threads,
@@ -169,7 +169,7 @@ impl Turns {
     }
 
     /// A turn now, or a receiver that tells when.
-    fn take(self: &Arc<Turns>, client: &Client) -> Waiting {
+    fn take(self: &Arc<FairQueue>, client: &Client) -> QueuedWork {
         let (send, receive) = oneshot::channel();
         let mut state = self.state();
         if state.free > 0 {
@@ -179,8 +179,8 @@ impl Turns {
         } else {
             state.wait(client, send);
         }
-        Waiting {
-            turns: self.clone(),
+        QueuedWork {
+            queue: self.clone(),
             told: receive,
             has: false,
         }
@@ -229,13 +229,13 @@ fn of<'a, K: Clone + PartialEq, Q: Default>(ring: &'a mut Ring<K, Q>, name: &K) 
 }
 
 /// A turn that is waited for, or had; it is given back when this is dropped.
-struct Waiting {
-    turns: Arc<Turns>,
+struct QueuedWork {
+    queue: Arc<FairQueue>,
     told: oneshot::Receiver<()>,
     has: bool,
 }
 
-impl Waiting {
+impl QueuedWork {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.has {
             // There is no error: a request in the queue stays until it is told.
@@ -245,41 +245,41 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedWork {
     fn drop(&mut self) {
         self.told.close();
         if self.has || self.told.try_recv().is_ok() {
-            self.turns.give_back();
+            self.queue.give_back();
         }
     }
 }
 
 /// A request that is inside, until this is dropped.
-struct Inside {
-    turns: Arc<Turns>,
+struct WorkPermit {
+    queue: Arc<FairQueue>,
     client: Client,
 }
 
-impl Inside {
-    fn enter(turns: &Arc<Turns>, client: Client) -> Result<Inside, Crowded> {
-        let mut state = turns.state();
+impl WorkPermit {
+    fn enter(queue: &Arc<FairQueue>, client: Client) -> Result<WorkPermit, QueueFull> {
+        let mut state = queue.state();
         let count = state.clients.get(&client).copied().unwrap_or(0);
         if client.connection.is_some() && (count >= EACH || state.inside >= ALL) {
-            return Err(Crowded);
+            return Err(QueueFull);
         }
         state.inside += 1;
         state.clients.insert(client.clone(), count + 1);
         drop(state);
-        Ok(Inside {
-            turns: turns.clone(),
+        Ok(WorkPermit {
+            queue: queue.clone(),
             client,
         })
     }
 }
 
-impl Drop for Inside {
+impl Drop for WorkPermit {
     fn drop(&mut self) {
-        let mut state = self.turns.state();
+        let mut state = self.queue.state();
         state.inside -= 1;
         if let Some(count) = state.clients.get_mut(&self.client) {
             *count -= 1;
@@ -292,8 +292,8 @@ impl Drop for Inside {
 
 /// Work that needs a turn whenever it computes.
 struct Paced<W> {
-    inside: Inside,
-    waiting: Option<Waiting>,
+    inside: WorkPermit,
+    waiting: Option<QueuedWork>,
     work: Pin<Box<W>>,
 }
 
@@ -303,7 +303,7 @@ impl<W: Future> Future for Paced<W> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<W::Output> {
         let this = &mut *self;
         let inside = &this.inside;
-        let turn = this.waiting.get_or_insert_with(|| inside.turns.take(&inside.client));
+        let turn = this.waiting.get_or_insert_with(|| inside.queue.take(&inside.client));
         ready!(turn.poll(cx));
         let polled = this.work.as_mut().poll(cx);
         this.waiting = None;
@@ -324,13 +324,13 @@ mod tests {
 
     /// The next turns, in the order in which the waiters were told.
     fn check_turns(waiting: &[(&str, u64)], expected: &[usize]) {
-        let turns = Arc::new(Turns::new(1));
-        let mut turn = turns.take(&client("busy", 0));
+        let queue = Arc::new(FairQueue::new(1));
+        let mut turn = queue.take(&client("busy", 0));
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(turn.poll(&mut cx).is_ready());
         let mut waiters: Vec<_> = waiting
             .iter()
-            .map(|(user, connection)| Some(turns.take(&client(user, *connection))))
+            .map(|(user, connection)| Some(queue.take(&client(user, *connection))))
             .collect();
         let mut order = Vec::new();
         drop(turn);
@@ -343,7 +343,7 @@ mod tests {
             waiters[next] = None;
         }
         assert_eq!(order, expected, "{waiting:?}");
-        assert_eq!(turns.state().free, 1);
+        assert_eq!(queue.state().free, 1);
     }
 
     #[test]
@@ -356,22 +356,22 @@ mod tests {
 
     #[test]
     fn a_cancelled_request_loses_its_turn() {
-        let turns = Arc::new(Turns::new(1));
-        let first = turns.take(&client("a", 1));
-        let second = turns.take(&client("b", 2));
-        let mut third = turns.take(&client("c", 3));
+        let queue = Arc::new(FairQueue::new(1));
+        let first = queue.take(&client("a", 1));
+        let second = queue.take(&client("b", 2));
+        let mut third = queue.take(&client("c", 3));
         drop(second);
         drop(first);
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(third.poll(&mut cx).is_ready());
         drop(third);
-        assert_eq!(turns.state().free, 1);
+        assert_eq!(queue.state().free, 1);
     }
 
     #[test]
     fn so_many_are_inside() {
-        let turns = Arc::new(Turns::new(1));
-        let enter = |user, connection| Inside::enter(&turns, client(user, connection));
+        let queue = Arc::new(FairQueue::new(1));
+        let enter = |user, connection| WorkPermit::enter(&queue, client(user, connection));
         let inside: Vec<_> = (0..EACH).map(|_| enter("a", 1).expect("room")).collect();
         assert!(enter("a", 1).is_err());
         let other = enter("a", 2).expect("room for another connection");
@@ -379,10 +379,10 @@ mod tests {
             connection: None,
             ..client("a", 0)
         };
-        let own = Inside::enter(&turns, here).expect("this process is not bounded");
+        let own = WorkPermit::enter(&queue, here).expect("this process is not bounded");
         drop((inside, other, own));
-        assert!(turns.state().clients.is_empty());
-        assert_eq!(turns.state().inside, 0);
+        assert!(queue.state().clients.is_empty());
+        assert_eq!(queue.state().inside, 0);
     }
 
     #[tokio::test]

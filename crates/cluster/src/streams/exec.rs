@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kubewright_apiserver::Streams;
-use kubewright_nodes::{Attached, Beside, Processes, Terminal};
-use kubewright_server::streams::{self as wire, Remote, STATUS, STDERR, STDOUT, Said};
+use kubewright_nodes::{Attached, ExecProcess, Processes, Terminal};
+use kubewright_server::streams::{self as wire, ClientMessage, Remote, STATUS, STDERR, STDOUT};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{broadcast, mpsc};
 
@@ -38,14 +38,14 @@ pub(super) async fn run(processes: Processes, target: Target, command: Vec<Strin
     }
 }
 
-async fn connect(beside: Beside, streams: Streams, remote: Remote) {
-    let Beside {
+async fn connect(beside: ExecProcess, streams: Streams, remote: Remote) {
+    let ExecProcess {
         input,
         output,
         error,
         terminal,
         ended,
-        reins,
+        shim_control,
     } = beside;
     let Remote { said, to } = remote;
     let wanted = |is_wanted: bool| is_wanted.then(|| to.clone());
@@ -64,11 +64,11 @@ async fn connect(beside: Beside, streams: Streams, remote: Remote) {
     tokio::select! {
         () = &mut running => {}
         () = hear(said, input, terminal) => {
-            reins.kill();
+            shim_control.kill();
             running.await;
         }
         () = to.closed() => {
-            reins.kill();
+            shim_control.kill();
             running.await;
         }
     }
@@ -93,13 +93,13 @@ async fn read(from: Option<Box<dyn AsyncRead + Send + Unpin>>, stream: u8, to: O
 
 /// Reads the client's messages until it goes.
 async fn hear(
-    mut said: mpsc::Receiver<Said>,
+    mut said: mpsc::Receiver<ClientMessage>,
     mut input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     terminal: Option<Arc<Terminal>>,
 ) {
     while let Some(said) = said.recv().await {
         match said {
-            Said::Input(bytes) => {
+            ClientMessage::Input(bytes) => {
                 if let Some(to) = &mut input
                     && write(to, &bytes).await.is_err()
                 {
@@ -107,13 +107,13 @@ async fn hear(
                     input = None;
                 }
             }
-            Said::InputEnds => input = None,
-            Said::Size(columns, rows) => {
+            ClientMessage::InputEnds => input = None,
+            ClientMessage::Size(columns, rows) => {
                 if let Some(terminal) = &terminal {
                     terminal.resize(columns, rows);
                 }
             }
-            Said::Nothing => {}
+            ClientMessage::Nothing => {}
         }
     }
 }
@@ -153,22 +153,22 @@ pub(super) async fn attach(attached: Attached, streams: Streams, remote: Remote)
     let hearing = async {
         while let Some(said) = said.recv().await {
             match said {
-                Said::Input(bytes) => {
+                ClientMessage::Input(bytes) => {
                     if let Some(input) = &input {
                         input.write(&bytes).await;
                     }
                 }
-                Said::InputEnds => {
+                ClientMessage::InputEnds => {
                     if let Some(input) = &input {
                         input.detach().await;
                     }
                 }
-                Said::Size(columns, rows) => {
+                ClientMessage::Size(columns, rows) => {
                     if let Some(terminal) = &terminal {
                         terminal.resize(columns, rows);
                     }
                 }
-                Said::Nothing => {}
+                ClientMessage::Nothing => {}
             }
         }
     };

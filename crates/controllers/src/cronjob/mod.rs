@@ -38,24 +38,24 @@ const CONFLICT: Duration = Duration::from_millis(50);
 /// timer).
 #[derive(Default)]
 pub(crate) struct CronJobReconciler {
-    known: Mutex<BTreeMap<Request, Looks>>,
+    known: Mutex<BTreeMap<Request, UserFields>>,
 }
 
 /// The user's fields, the schedule apart from the rest.
 #[derive(Clone, PartialEq)]
-struct Looks {
+struct UserFields {
     schedule: (String, Option<String>),
     rest: (CronJobSpec, Labels, Labels),
 }
 
 type Labels = Option<BTreeMap<String, String>>;
 
-impl Looks {
-    fn of(cron_job: &CronJob) -> Looks {
+impl UserFields {
+    fn of(cron_job: &CronJob) -> UserFields {
         let mut spec = cron_job.spec.clone();
         let schedule = (std::mem::take(&mut spec.schedule), spec.time_zone.take());
         let meta = &cron_job.metadata;
-        Looks {
+        UserFields {
             schedule,
             rest: (spec, meta.labels.clone(), meta.annotations.clone()),
         }
@@ -117,7 +117,7 @@ impl Reconciler for CronJobReconciler {
 impl CronJobReconciler {
     /// Whether nothing has changed but the schedule, and no Job either.
     fn is_rescheduled(&self, ctx: &Context, cron_job: &CronJob) -> bool {
-        let now = Looks::of(cron_job);
+        let now = UserFields::of(cron_job);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.insert(ctx.request().clone(), now.clone());
         let of_jobs = |cause: &Cause| cause.object().is_some_and(|object| object.kind == "Job");

@@ -25,12 +25,12 @@ type Key = (String, String);
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 /// A change of an object of any kind.
-pub(crate) enum Change<'a> {
+pub(crate) enum ObjectEvent<'a> {
     Put(&'a Kind, &'a Metadata),
     Gone(&'a Metadata),
 }
 
-type Listener = Arc<dyn Fn(Change<'_>) + Send + Sync>;
+type Listener = Arc<dyn Fn(ObjectEvent<'_>) + Send + Sync>;
 
 /// The kinds and their watches.
 pub(crate) struct Kinds {
@@ -70,7 +70,7 @@ impl Kinds {
         for (kind, informer) in &stale {
             tracing::debug!(kind = %kind.resource.kind, group = %kind.resource.group, "kind is not served any more");
             for object in informer.store().list() {
-                (self.listener)(Change::Gone(&object));
+                (self.listener)(ObjectEvent::Gone(&object));
             }
         }
         drop(stale);
@@ -90,13 +90,13 @@ impl Kinds {
         let (listener, kind) = (self.listener.clone(), kind.clone());
         // The graph must know every state, and before the store's readers do.
         informer.add_inline_handler(move |event: &Event<Metadata>| match event {
-            Event::Deleted { object, .. } => listener(Change::Gone(object)),
+            Event::Deleted { object, .. } => listener(ObjectEvent::Gone(object)),
             // A namesake in place of another object, seen as one change: the old one is gone.
             Event::Modified { old, new } if old.metadata.uid != new.metadata.uid => {
-                listener(Change::Gone(old));
-                listener(Change::Put(&kind, new));
+                listener(ObjectEvent::Gone(old));
+                listener(ObjectEvent::Put(&kind, new));
             }
-            other => listener(Change::Put(&kind, other.object())),
+            other => listener(ObjectEvent::Put(&kind, other.object())),
         });
         informer
     }

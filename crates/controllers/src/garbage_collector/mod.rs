@@ -26,7 +26,7 @@ use kubewright::{Client, Clock, Error, EventRecorder, EventType, Result, Scope, 
 use serde_json::{Value, json};
 
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN};
-use self::kinds::{Change, Kind, Kinds};
+use self::kinds::{Kind, Kinds, ObjectEvent};
 
 /// The component that events name as their source.
 const NAME: &str = "garbage-collector-controller";
@@ -57,14 +57,14 @@ impl Memory {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self, change: Change<'_>) {
+    fn heard(&self, change: ObjectEvent<'_>) {
         let look = match change {
-            Change::Put(kind, object) => self.graph().put(Node::new(
+            ObjectEvent::Put(kind, object) => self.graph().put(Node::new(
                 &kind.resource.api_version,
                 &kind.resource.kind,
                 &object.metadata,
             )),
-            Change::Gone(object) => self.graph().remove(object.metadata.uid.as_deref().unwrap_or_default()),
+            ObjectEvent::Gone(object) => self.graph().remove(object.metadata.uid.as_deref().unwrap_or_default()),
         };
         for uid in look {
             self.queue.add(uid);
@@ -77,7 +77,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
     let memory = Arc::new(Memory::default());
     let listener = {
         let memory = memory.clone();
-        Arc::new(move |change: Change<'_>| memory.heard(change))
+        Arc::new(move |change: ObjectEvent<'_>| memory.heard(change))
     };
     let kinds = Kinds::new(client.cache().clone(), listener);
     let longest = match clock.is_virtual() {

@@ -21,7 +21,7 @@ use kubewright_objects::pods;
 use kubewright_objects::quantity::milli;
 
 /// What the sizes depend on, besides the metric.
-pub(super) struct Scene<'a> {
+pub(super) struct ScaleContext<'a> {
     pub(super) namespace: &'a str,
     pub(super) pods: &'a [&'a Pod],
     /// The size in the target's spec, and the one in its status.
@@ -38,7 +38,7 @@ pub(super) fn of_pods(
     spec: &MetricSpec,
     source: &PodsMetricSource,
     scaler: &ObjectMeta,
-    scene: &Scene<'_>,
+    scene: &ScaleContext<'_>,
 ) -> Proposal {
     let name = &source.metric.name;
     let missing = |cause: Option<&str>| missing::of(spec, scene.namespace, cause);
@@ -84,7 +84,7 @@ pub(super) fn of_object(
     spec: &MetricSpec,
     source: &ObjectMetricSource,
     object: Option<&ObjectMeta>,
-    scene: &Scene<'_>,
+    scene: &ScaleContext<'_>,
 ) -> Proposal {
     let (name, kind) = (&source.metric.name, &source.described_object.kind);
     let (annotation, selector) = (metrics::custom(name), source.metric.selector.as_ref());
@@ -111,7 +111,7 @@ pub(super) fn of_external(
     spec: &MetricSpec,
     source: &ExternalMetricSource,
     namespace: Option<&ObjectMeta>,
-    scene: &Scene<'_>,
+    scene: &ScaleContext<'_>,
 ) -> Proposal {
     let (name, selector) = (&source.metric.name, source.metric.selector.as_ref());
     let annotation = metrics::external(name);
@@ -148,7 +148,7 @@ fn sized(
     spec: &MetricSpec,
     values: Result<Option<Vec<i128>>, String>,
     target: &MetricTarget,
-    scene: &Scene<'_>,
+    scene: &ScaleContext<'_>,
 ) -> Result<Sized, Missing> {
     let missing = |cause: Option<&str>| missing::of(spec, scene.namespace, cause);
     let values = values.map_err(|cause| missing(Some(&cause)))?;
@@ -157,7 +157,7 @@ fn sized(
 }
 
 /// The size that one value asks for: as a whole, or divided among the pods.
-fn size_by(value: i128, target: &MetricTarget, scene: &Scene<'_>) -> Result<Sized, String> {
+fn size_by(value: i128, target: &MetricTarget, scene: &ScaleContext<'_>) -> Result<Sized, String> {
     let (in_spec, in_status) = scene.size;
     if let Some(each) = target.average_value.as_ref().and_then(milli) {
         let ratio = measure::ratio(value, each.saturating_mul(i128::from(in_status)));
@@ -211,7 +211,7 @@ mod tests {
         let set: ObjectMeta = serde_json::from_value(json!({ "name": "set", "annotations": set })).expect("metadata");
         let all: Vec<&Pod> = pods.iter().collect();
         let size = i32::try_from(pods.len()).expect("few");
-        let scene = Scene {
+        let scene = ScaleContext {
             namespace: "shop",
             pods: &all,
             size: (size, size),

@@ -29,7 +29,7 @@ use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Requ
 use kubewright_schema::quantity::Format;
 use serde_json::json;
 
-use self::custom::Scene;
+use self::custom::ScaleContext;
 use self::measure::{Measured, Metric, Target, Wanted};
 use self::missing::Missing;
 use self::pace::Past;
@@ -75,7 +75,7 @@ pub(crate) fn controller(meter: Arc<dyn Meter>) -> Controller {
 const RESCALED: &str = "SucceededRescale";
 
 /// A condition: type, status, reason and message.
-type Said = (&'static str, bool, &'static str, String);
+type Condition = (&'static str, bool, &'static str, String);
 
 /// The size that the bounds ask for, and why; none when the present one is allowed, or zero, which turns scaling off.
 fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
@@ -231,7 +231,7 @@ fn sum(proposals: Vec<Proposal>, current: i32) -> Sum {
 struct Outcome {
     /// The size, and why; none when it is not known.
     wanted: Option<(i32, String)>,
-    said: Vec<Said>,
+    said: Vec<Condition>,
     metrics: Vec<MetricStatus>,
 }
 
@@ -305,7 +305,7 @@ impl Autoscaler {
         &self,
         scaler: &HorizontalPodAutoscaler,
         spec: &MetricSpec,
-        scene: &Scene<'_>,
+        scene: &ScaleContext<'_>,
         ctx: &Context,
     ) -> Result<Proposal> {
         Ok(match (&spec.pods, &spec.object, &spec.external) {
@@ -335,7 +335,7 @@ impl Autoscaler {
             Err(outcome) => return Ok(outcome),
         };
         let pods: Vec<&Pod> = listed.iter().map(AsRef::as_ref).collect();
-        let scene = Scene {
+        let scene = ScaleContext {
             namespace: ctx.request().namespace().unwrap_or_default(),
             pods: &pods,
             size: (current, scale.status.as_ref().map_or(0, |status| status.replicas)),
@@ -426,7 +426,7 @@ impl Reconciler for Autoscaler {
         };
         let present = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
         let able = "the HPA controller was able to get the target's current scale".to_owned();
-        let mut said: Vec<Said> = vec![("AbleToScale", true, "SucceededGetScale", able)];
+        let mut said: Vec<Condition> = vec![("AbleToScale", true, "SucceededGetScale", able)];
         let mut metrics = None;
         let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
             Some((size, why)) => (size, why.to_owned()),
@@ -488,7 +488,12 @@ struct Sizes {
 }
 
 /// Writes the status if it differs. The message that the target was scaled also carries the time.
-async fn say(scaler: &HorizontalPodAutoscaler, sizes: Option<Sizes>, said: &[Said], ctx: &Context) -> Result<Action> {
+async fn say(
+    scaler: &HorizontalPodAutoscaler,
+    sizes: Option<Sizes>,
+    said: &[Condition],
+    ctx: &Context,
+) -> Result<Action> {
     let mut status: HorizontalPodAutoscalerStatus = scaler.status.clone().unwrap_or_default();
     if let Some(sizes) = sizes {
         status.current_metrics = sizes.metrics.filter(|metrics| !metrics.is_empty());

@@ -33,7 +33,7 @@ use serde_json::json;
 
 use self::backoff::Records;
 use self::state::{End, State, TRACKING, is_tracked, uid};
-use self::status::Turn;
+use self::status::Suspension;
 use self::tracked::Tracked;
 use super::claim::{self, Selectors};
 use super::pod_control;
@@ -187,8 +187,8 @@ impl JobReconciler {
         // Pods are counted now: a failure to write before would count them again.
         self.records.keep(ctx.request(), meta::uid(&job.metadata), record);
         match turn {
-            Some(Turn::Suspended) => ctx.event(&**job, EventType::Normal, "Suspended", "Job suspended"),
-            Some(Turn::Resumed) => ctx.event(&**job, EventType::Normal, "Resumed", "Job resumed"),
+            Some(Suspension::Suspended) => ctx.event(&**job, EventType::Normal, "Suspended", "Job suspended"),
+            Some(Suspension::Resumed) => ctx.event(&**job, EventType::Normal, "Resumed", "Job resumed"),
             None => {}
         }
         managed?;

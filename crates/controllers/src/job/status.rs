@@ -45,7 +45,7 @@ fn set(status: &mut JobStatus, type_: &str, value: &str, reason: &str, message: 
 
 /// The change of the suspension, for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Suspension {
     Suspended,
     Resumed,
 }
@@ -67,21 +67,21 @@ pub(super) fn note_pods(state: &State<'_>, status: &mut JobStatus) {
 }
 
 /// Says that the Job is suspended, or no longer; the time of activity begins anew.
-pub(super) fn note_suspension(state: &State<'_>, status: &mut JobStatus) -> Option<Turn> {
+pub(super) fn note_suspension(state: &State<'_>, status: &mut JobStatus) -> Option<Suspension> {
     if state.is_suspended() {
         if has(Some(status), "Suspended") {
             return None;
         }
         set(status, "Suspended", "True", "JobSuspended", "Job suspended", state.now);
         status.start_time = None;
-        return Some(Turn::Suspended);
+        return Some(Suspension::Suspended);
     }
     if !has(Some(status), "Suspended") {
         return None;
     }
     set(status, "Suspended", "False", "JobResumed", "Job resumed", state.now);
     status.start_time = Some(meta::time(state.now));
-    Some(Turn::Resumed)
+    Some(Suspension::Resumed)
 }
 
 /// Names the pods that are to be counted, so that they are when their finalizer is gone

@@ -22,13 +22,13 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 
 /// The last sign of life of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct NodeHealth {
     heartbeat: Option<Time>,
     renewed: Option<MicroTime>,
     at: Timestamp,
 }
 
-impl Heard {
+impl NodeHealth {
     /// It counts as heard now, although it may not have been.
     pub(super) fn again(&mut self, now: Timestamp) {
         self.at = now;
@@ -36,7 +36,7 @@ impl Heard {
 }
 
 /// The present record, from the earlier one.
-pub(super) fn hear(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> Heard {
+pub(super) fn hear(before: Option<&NodeHealth>, node: &Node, lease: Option<&Lease>, now: Timestamp) -> NodeHealth {
     let ready = node::ready(node);
     let heartbeat = ready.and_then(|ready| ready.last_heartbeat_time.clone());
     let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.clone());
@@ -48,11 +48,11 @@ pub(super) fn hear(before: Option<&Heard>, node: &Node, lease: Option<&Lease>, n
         }
         _ => now,
     };
-    Heard { heartbeat, renewed, at }
+    NodeHealth { heartbeat, renewed, at }
 }
 
 /// How long until the node counts as silent; zero when it does.
-pub(super) fn left(heard: &Heard, node: &Node, now: Timestamp) -> Duration {
+pub(super) fn left(heard: &NodeHealth, node: &Node, now: Timestamp) -> Duration {
     let grace = if node::ready(node).is_some() { GRACE } else { STARTUP };
     grace.saturating_sub(Duration::try_from(now.duration_since(heard.at)).unwrap_or_default())
 }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn signs_of_life() {
-        let check = |heard: &Heard, node: &Node, now: i64, expected: u64| {
+        let check = |heard: &NodeHealth, node: &Node, now: i64, expected: u64| {
             assert_eq!(left(heard, node, at(now)).as_secs(), expected, "{heard:?} at {now}");
         };
         // Never a word: from its creation on.

@@ -19,7 +19,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Waker};
 use serde_json::json;
 
-use self::health::Heard;
+use self::health::NodeHealth;
 use self::zones::{Effects, Permit, Zones};
 use kubewright_objects::{bound, disruption_target, pods};
 use kubewright_objects::{meta, node};
@@ -47,7 +47,7 @@ pub(crate) struct NodeLifecycle {
 }
 
 struct Memory {
-    heard: Heard,
+    heard: NodeHealth,
     /// It is heard without Leases.
     lives: bool,
     ready: bool,
@@ -76,7 +76,7 @@ impl NodeLifecycle {
 
     /// Remembers the node as it is now, and answers its last sign of life, whether it was ready before and is not any
     /// more, and whether its pods are to be marked.
-    fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (Heard, bool, bool) {
+    fn look(&self, request: &Request, node: &Node, lease: Option<&Lease>, ctx: &Context) -> (NodeHealth, bool, bool) {
         let condition = node::ready(node);
         let ready = condition.is_some_and(|ready| ready.status == "True");
         // A kubelet that says itself that it is not ready looks after its pods itself; a simulated one does not.

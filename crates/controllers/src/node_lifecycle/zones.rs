@@ -33,7 +33,7 @@ const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", node::ZONE];
 /// All zones, with the nodes in them.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    nodes: BTreeMap<String, Seen>,
+    nodes: BTreeMap<String, NodeState>,
     zones: BTreeMap<ZoneKey, Zone>,
 }
 
@@ -42,7 +42,7 @@ type ZoneKey = (String, String);
 
 /// A node as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct NodeState {
     zone: ZoneKey,
     ready: bool,
     excluded: bool,
@@ -170,7 +170,7 @@ impl Zone {
         self.queue.front().filter(|_| at == 0).map(|(next, _)| next.clone())
     }
 
-    fn count(&mut self, seen: &Seen, by: impl Fn(usize) -> usize) {
+    fn count(&mut self, seen: &NodeState, by: impl Fn(usize) -> usize) {
         self.nodes = by(self.nodes);
         if !seen.excluded {
             self.counted = by(self.counted);
@@ -204,7 +204,7 @@ impl Zones {
     pub(super) fn see(&mut self, node: &Node) -> Effects {
         let name = meta::name(&node.metadata);
         let labels = node.metadata.labels.as_ref();
-        let seen = Seen {
+        let seen = NodeState {
             zone: zone_of(node),
             ready: node::is_ready(node),
             excluded: labels.is_some_and(|labels| labels.contains_key(EXCLUDED)),

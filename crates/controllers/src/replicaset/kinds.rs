@@ -20,7 +20,7 @@ pub(crate) trait Replicated: Object {
     const CONTROLLER: &'static str;
 
     /// The wanted state in the spec; `None` without a spec.
-    fn wish(&self) -> Option<Wish>;
+    fn desired(&self) -> Option<Desired>;
     /// The status, in the form of a ReplicaSet's.
     fn present(&self) -> Option<ReplicaSetStatus>;
     /// The same object with another status.
@@ -29,14 +29,14 @@ pub(crate) trait Replicated: Object {
 
 /// A spec.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Desired {
     pub(crate) replicas: i32,
     pub(crate) min_ready_seconds: i32,
     pub(crate) selector: LabelSelector,
     pub(crate) template: PodTemplateSpec,
 }
 
-impl Wish {
+impl Desired {
     /// The labels of a pod as the template makes it.
     pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
@@ -47,9 +47,9 @@ impl Wish {
 impl Replicated for ReplicaSet {
     const CONTROLLER: &'static str = "replicaset-controller";
 
-    fn wish(&self) -> Option<Wish> {
+    fn desired(&self) -> Option<Desired> {
         let spec = self.spec.as_ref()?;
-        Some(Wish {
+        Some(Desired {
             replicas: spec.replicas.unwrap_or(1),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
             selector: spec.selector.clone(),
@@ -72,9 +72,9 @@ impl Replicated for ReplicaSet {
 impl Replicated for ReplicationController {
     const CONTROLLER: &'static str = "replication-controller";
 
-    fn wish(&self) -> Option<Wish> {
+    fn desired(&self) -> Option<Desired> {
         let spec = self.spec.as_ref()?;
-        Some(Wish {
+        Some(Desired {
             replicas: spec.replicas.unwrap_or(1),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
             selector: LabelSelector {
@@ -159,10 +159,10 @@ mod tests {
         .expect("a ReplicationController");
         let there_and_back = controller.with(controller.present().expect("a status"));
         assert_eq!(there_and_back, controller);
-        let wish = controller.wish().expect("a spec");
-        assert_eq!((wish.replicas, wish.min_ready_seconds), (3, 0));
+        let desired = controller.desired().expect("a spec");
+        assert_eq!((desired.replicas, desired.min_ready_seconds), (3, 0));
         assert_eq!(
-            wish.selector.match_labels,
+            desired.selector.match_labels,
             Some([("app".to_owned(), "web".to_owned())].into())
         );
     }

@@ -26,7 +26,7 @@ use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result};
 
-use self::kinds::{Replicated, Wish};
+use self::kinds::{Desired, Replicated};
 use self::replica::{Labels, Replica};
 use self::status::Failure;
 use super::claim::{self, Selectors};
@@ -67,30 +67,30 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
     type Object = K;
 
     async fn reconcile(&self, set: Arc<K>, ctx: Context) -> Result<Action> {
-        let Some(wish) = set.wish() else {
+        let Some(desired) = set.desired() else {
             return Ok(Action::await_change());
         };
-        let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &wish.selector)?;
+        let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &desired.selector)?;
         self.selectors.remember(ctx.request(), &selector);
-        let labels = Labels::of(&selector, wish.labels());
+        let labels = Labels::of(&selector, desired.labels());
         let mut owned = claimed(&ctx, &*set, &selector, &labels).await?;
         let mut managed = Ok(());
         if !meta::is_deleting(set.meta()) {
             let active = owned.iter().filter(|replica| replica.is_active()).count();
-            let wanted = usize::try_from(wish.replicas).unwrap_or(0);
+            let wanted = usize::try_from(desired.replicas).unwrap_or(0);
             if active != wanted {
                 managed = match active < wanted {
-                    true => make(&ctx, &*set, &wish, wanted - active).await,
+                    true => make(&ctx, &*set, &desired, wanted - active).await,
                     false => remove(&ctx, &*set, &selector, wanted).await,
                 };
                 owned = replicas(&ctx, &*set, &labels).await?;
             }
         }
         let failure = managed.as_ref().err().map(|(failure, _)| failure);
-        let status = status::of(&*set, &wish, &owned, &labels, failure, ctx.now());
+        let status = status::of(&*set, &desired, &owned, &labels, failure, ctx.now());
         write_status(&ctx, &*set, status).await?;
         managed.map_err(|(_, error)| error)?;
-        let min_ready = wish.min_ready_seconds;
+        let min_ready = desired.min_ready_seconds;
         let active = owned.iter().filter(|replica| replica.is_active());
         let waits = active.map(|replica| replica.available_in(min_ready, ctx.now()));
         let again = pods::next_of(waits, min_ready);
@@ -158,8 +158,13 @@ fn failed(reason: &'static str) -> impl Fn(Error) -> (Failure, Error) {
 }
 
 /// Makes the pods that are missing, [`BURST`] of them at most.
-async fn make<K: Replicated>(ctx: &Context, set: &K, wish: &Wish, missing: usize) -> Result<(), (Failure, Error)> {
-    let new = vec![pod_control::from_template(&wish.template, set); missing.min(BURST)];
+async fn make<K: Replicated>(
+    ctx: &Context,
+    set: &K,
+    desired: &Desired,
+    missing: usize,
+) -> Result<(), (Failure, Error)> {
+    let new = vec![pod_control::from_template(&desired.template, set); missing.min(BURST)];
     let made = pod_control::create(ctx, set, &new).await;
     made.map_err(failed("FailedCreate"))
 }
@@ -237,7 +242,7 @@ mod tests {
             },
             "spec": { "containers": [{ "name": "c", "image": "app:1" }] },
         });
-        let pod = pod_control::from_template(&set.wish().expect("a spec").template, &set);
+        let pod = pod_control::from_template(&set.desired().expect("a spec").template, &set);
         assert_eq!(serde_json::to_value(pod).expect("JSON"), expected);
     }
 }

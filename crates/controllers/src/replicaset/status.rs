@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::kinds::{Replicated, Wish};
+use super::kinds::{Desired, Replicated};
 use super::replica::{Labels, Replica};
 use kubewright_objects::meta;
 
@@ -25,13 +25,13 @@ pub(crate) struct Failure {
 /// The status that these pods (all that the owner has) make.
 pub(crate) fn of<K: Replicated>(
     set: &K,
-    wish: &Wish,
+    desired: &Desired,
     owned: &[Arc<Replica>],
     labels: &Labels<'_>,
     failure: Option<&Failure>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
-    let min_ready = wish.min_ready_seconds;
+    let min_ready = desired.min_ready_seconds;
     let all = |fits: &dyn Fn(&Replica) -> bool| {
         i32::try_from(owned.iter().filter(|replica| fits(replica)).count()).unwrap_or(i32::MAX)
     };
@@ -112,14 +112,14 @@ mod tests {
     }
 
     fn status_of(set: &ReplicaSet, pods: &[Pod], failure: Option<&Failure>) -> ReplicaSetStatus {
-        let wish = set.wish().expect("a spec");
-        let selector = meta::selector("x", &wish.selector).expect("a good selector");
+        let desired = set.desired().expect("a spec");
+        let selector = meta::selector("x", &desired.selector).expect("a good selector");
         let replicas: Vec<Arc<Replica>> = pods.iter().map(Replica::of).map(Arc::new).collect();
         of(
             set,
-            &wish,
+            &desired,
             &replicas,
-            &Labels::of(&selector, wish.labels()),
+            &Labels::of(&selector, desired.labels()),
             failure,
             now(),
         )

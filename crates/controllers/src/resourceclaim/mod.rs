@@ -109,14 +109,14 @@ async fn claim_for(
     };
     let (client, namespace) = (ctx.client(), pod.metadata.namespace.as_deref());
     match plan::told(pod, entry) {
-        plan::Told::Unneeded => return Ok(None),
-        plan::Told::Claim(name) => {
+        plan::ClaimStatus::Unneeded => return Ok(None),
+        plan::ClaimStatus::Claim(name) => {
             let claim = client.get::<ResourceClaim>(namespace, name).await.map_err(told)?;
             if claim.is_some_and(|claim| plan::is_for(pod, &claim)) {
                 return Ok(None);
             }
         }
-        plan::Told::Nothing => {}
+        plan::ClaimStatus::Nothing => {}
     }
     let owned = client
         .owned_by::<ResourceClaim>(namespace, meta::uid(&pod.metadata))

@@ -25,24 +25,24 @@ pub(crate) fn entries(pod: &Pod) -> &[PodResourceClaim] {
 
 /// What a pod was told about a claim from a template.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Told<'a> {
+pub(crate) enum ClaimStatus<'a> {
     Nothing,
     /// It needs none.
     Unneeded,
     Claim(&'a str),
 }
 
-pub(crate) fn told<'a>(pod: &'a Pod, entry: &PodResourceClaim) -> Told<'a> {
+pub(crate) fn told<'a>(pod: &'a Pod, entry: &PodResourceClaim) -> ClaimStatus<'a> {
     let mut statuses = pod
         .status
         .iter()
         .flat_map(|status| status.resource_claim_statuses.iter().flatten());
     match statuses.find(|status| status.name == entry.name) {
-        None => Told::Nothing,
+        None => ClaimStatus::Nothing,
         Some(status) => status
             .resource_claim_name
             .as_deref()
-            .map_or(Told::Unneeded, Told::Claim),
+            .map_or(ClaimStatus::Unneeded, ClaimStatus::Claim),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn told<'a>(pod: &'a Pod, entry: &PodResourceClaim) -> Told<'a> {
 pub(crate) fn claim_name<'a>(pod: &'a Pod, entry: &'a PodResourceClaim) -> Option<&'a str> {
     let own = entry.resource_claim_name.as_deref();
     own.or_else(|| match told(pod, entry) {
-        Told::Claim(name) => Some(name),
+        ClaimStatus::Claim(name) => Some(name),
         _ => None,
     })
 }

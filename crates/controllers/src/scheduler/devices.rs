@@ -24,7 +24,7 @@ impl Devices {
     pub(super) async fn of(pod: &Pod, ctx: &Context) -> Result<Option<Devices>> {
         let mut devices = Devices::default();
         for entry in plan::entries(pod) {
-            if plan::told(pod, entry) == plan::Told::Unneeded {
+            if plan::told(pod, entry) == plan::ClaimStatus::Unneeded {
                 continue;
             }
             let Some(name) = plan::claim_name(pod, entry) else {

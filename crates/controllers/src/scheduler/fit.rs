@@ -10,7 +10,7 @@ use kubewright::k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
 };
 
-use super::ledger::{self, Amounts, HostPort, Taken};
+use super::cache::{self, Amounts, HostPort, NodeInfo};
 use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
 
@@ -49,7 +49,7 @@ impl Refusal {
 }
 
 /// The requirements of a pod for a node, read once for all nodes.
-pub(super) struct Wish<'a> {
+pub(super) struct Requirements<'a> {
     spec: Option<&'a PodSpec>,
     tolerations: &'a [Toleration],
     requests: Amounts,
@@ -58,20 +58,20 @@ pub(super) struct Wish<'a> {
     named: Option<BTreeSet<&'a str>>,
 }
 
-impl<'a> Wish<'a> {
-    pub(super) fn of(pod: &'a Pod) -> Wish<'a> {
+impl<'a> Requirements<'a> {
+    pub(super) fn of(pod: &'a Pod) -> Requirements<'a> {
         let spec = pod.spec.as_ref();
-        Wish {
+        Requirements {
             spec,
             tolerations: spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default(),
-            requests: ledger::requests(pod),
-            ports: ledger::host_ports(pod),
+            requests: cache::requests(pod),
+            ports: cache::host_ports(pod),
             named: spec.and_then(named),
         }
     }
 
     /// Why the pod cannot run on a node; nothing when it can.
-    pub(super) fn refusal(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
+    pub(super) fn refusal(&self, node: &Node, taken: &NodeInfo) -> Option<Refusal> {
         let is_named = |names: &BTreeSet<&str>| names.contains(meta::name(&node.metadata));
         if !self.named.as_ref().is_none_or(is_named) {
             return Some(Refusal::lasting("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
@@ -106,7 +106,7 @@ impl<'a> Wish<'a> {
     }
 
     /// Whether a pod of the node has one of the ports already; `0.0.0.0` stands for every address.
-    fn has_port_conflict(&self, taken: &Taken) -> bool {
+    fn has_port_conflict(&self, taken: &NodeInfo) -> bool {
         if self.ports.is_empty() {
             return false;
         }
@@ -121,8 +121,8 @@ impl<'a> Wish<'a> {
 
     /// The resources that the node lacks (`fitsRequest`). A resource that it does not list is zero. A request beyond
     /// the empty node's capacity cannot be met by preemption.
-    fn insufficient(&self, node: &Node, taken: &Taken) -> Option<Refusal> {
-        let there = |name: &str| ledger::allocatable(node, name);
+    fn insufficient(&self, node: &Node, taken: &NodeInfo) -> Option<Refusal> {
+        let there = |name: &str| cache::allocatable(node, name);
         let (mut reasons, mut is_full) = (Vec::new(), true);
         let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
         if count.saturating_add(1).saturating_mul(1000) > there("pods") {
@@ -262,7 +262,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::scheduler::resident::{Kept, Resident};
+    use crate::scheduler::pod_info::{Interned, PodInfo};
 
     const TAINT: &str = "node(s) had untolerated taint(s)";
     const SELECTOR: &str = "node(s) didn't match Pod's node affinity/selector";
@@ -279,15 +279,15 @@ mod tests {
             { "name": "c", "resources": { "requests": { "cpu": "1" } }, "ports": [{ "containerPort": 80, "hostPort": 80 }] },
         ] } }))
         .expect("a pod");
-        let mut taken = Taken::default();
-        let other = Arc::new(Resident::of(&other, &mut Kept::default()));
+        let mut taken = NodeInfo::default();
+        let other = Arc::new(PodInfo::of(&other, &mut Interned::default()));
         for number in 0..there {
             let request = Request::new(None, &number.to_string());
             taken.pods.insert(request, other.clone());
             *taken.amounts.entry("cpu".to_owned()).or_default() += 1000;
         }
         assert_eq!(
-            Wish::of(&pod)
+            Requirements::of(&pod)
                 .refusal(&typed, &taken)
                 .map(|refusal| refusal.reasons.join(" and "))
                 .as_deref(),
@@ -475,13 +475,15 @@ mod tests {
                 "metadata": { "name": "n", "labels": {} }, "status": { "allocatable": { "pods": "2", "cpu": "4" } },
             });
             let node: Node = serde_json::from_value(node).expect("a node");
-            let mut taken = Taken::default();
+            let mut taken = NodeInfo::default();
             for number in 0..there {
                 let request = Request::new(None, &number.to_string());
                 taken.pods.insert(request, Arc::default());
                 *taken.amounts.entry("cpu".to_owned()).or_default() += 2000;
             }
-            let found = Wish::of(&pod).refusal(&node, &taken).map(|refusal| refusal.is_full);
+            let found = Requirements::of(&pod)
+                .refusal(&node, &taken)
+                .map(|refusal| refusal.is_full);
             assert_eq!(found, expected, "{spec} with {there}");
         };
         let asking =

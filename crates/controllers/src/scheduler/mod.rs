@@ -1,30 +1,30 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
-//! of them), asks every node (`question`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
+//! of them), asks every node (`filters`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
 //! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
-//! `ledger`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
+//! `cache`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
 //! and an event, and is looked at again when a node changes, when another pod goes, and from time to time.
 //!
-//! Pods that wait are placed by priority (`line`). One may take the place of lower ones (`preempt`): they are deleted,
+//! Pods that wait are placed by priority (`queue`). One may take the place of lower ones (`preempt`): they are deleted,
 //! and it is nominated for their node, so that none of a lower priority takes the room meanwhile.
 //!
 //! Invariant: one pod is placed at a time, and the next placement sees this one (the client reads its own writes), so
 //! that no node gets more pods than it has room for.
 
-mod counted;
+mod cache;
+mod constraint;
+mod default_selector;
 mod devices;
+mod filters;
 pub(crate) mod fit;
-mod kin;
-mod ledger;
-mod line;
 mod neighbours;
+mod pod_info;
 mod preempt;
 mod prefer;
-mod question;
-mod resident;
-mod telling;
+mod queue;
 mod volumes;
+mod writes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,17 +36,17 @@ use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
 use serde_json::json;
 
+use self::cache::Cache;
 use self::devices::Devices;
+use self::filters::{Filters, Surroundings};
 use self::fit::Refusal;
-use self::ledger::Ledger;
-use self::line::Line;
 use self::neighbours::Namespaces;
+use self::pod_info::PodInfo;
 use self::preempt::{Candidate, Ineligible};
 use self::prefer::Choice;
-use self::question::{Question, Surroundings};
-use self::resident::Resident;
-use self::telling::{Nomination, asked, bind, expect, take_away, wait};
+use self::queue::SchedulingQueue;
 use self::volumes::Volumes;
+use self::writes::{Nomination, asked, bind, expect, take_away, wait};
 use kubewright_objects::meta;
 use kubewright_objects::{Waiting, bound, disruption_target, pods};
 
@@ -71,10 +71,10 @@ pub(crate) struct Scheduler {
     /// Those of them that may fit when a volume comes.
     unbound: Waiting,
     /// All waiting pods, in order.
-    line: Line,
+    queue: SchedulingQueue,
     /// None until all pods have been entered once.
-    ledger: Mutex<Option<Ledger>>,
-    kin: kin::Known,
+    cache: Mutex<Option<Cache>>,
+    default_selector: default_selector::OwnerSelectors,
     /// The uids of pods that were bound and are not seen so yet (`AssumePod`).
     assumed: Mutex<BTreeMap<Request, String>>,
     /// Pods for which others have given way, and where.
@@ -106,7 +106,7 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
         .named(DEFAULT)
         // A node has come or changed: waiting pods may fit now.
         .watches::<Node>(move |_| for_node.all())
-        .indexes(kin::INDEX, kin::filed)
+        .indexes(default_selector::INDEX, default_selector::index_keys)
         // A claim of a waiting pod has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A volume that no claim has yet.
@@ -136,9 +136,9 @@ impl Scheduler {
         self.names.contains(asked(pod)) && !is_bound(pod) && pods::is_active(pod) && is_free
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Option<Ledger>> {
+    fn cache(&self) -> MutexGuard<'_, Option<Cache>> {
         // Nothing under this lock can panic half way through a change.
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn assumed(&self) -> MutexGuard<'_, BTreeMap<Request, String>> {
@@ -157,26 +157,26 @@ impl Scheduler {
         self.waiting.remove(request);
         self.beside.remove(request);
         self.unbound.remove(request);
-        self.line.leave(request);
+        self.queue.leave(request);
         self.nominated().remove(request);
     }
 
     /// Enters the pod; the first time all of them, because keys come in no order, and a pod must not be placed before
     /// those that were.
     async fn enter(&self, pod: &Arc<Pod>, ctx: &Context) -> Result<()> {
-        if self.ledger().is_none() {
+        if self.cache().is_none() {
             let all = ctx.client().list::<Pod>(None).await?;
-            let mut first = Ledger::default();
+            let mut first = Cache::default();
             for pod in &all {
                 first.enter(pod);
                 if self.is_ours(pod) {
                     self.nominate(&Request::of(&**pod), pod);
                 }
             }
-            self.ledger().get_or_insert(first);
+            self.cache().get_or_insert(first);
         }
-        if let Some(ledger) = self.ledger().as_mut() {
-            ledger.enter(pod);
+        if let Some(cache) = self.cache().as_mut() {
+            cache.enter(pod);
         }
         Ok(())
     }
@@ -199,14 +199,14 @@ impl Scheduler {
     }
 
     /// The used resources, with the nominated pods that a pod must not displace; nothing when there are none.
-    fn reserved(&self, request: &Request, pod: &Pod) -> Option<Ledger> {
+    fn reserved(&self, request: &Request, pod: &Pod) -> Option<Cache> {
         let nominated = self.nominated();
         let before = |(other, (pod_of, _)): &(&Request, &(Arc<Pod>, String))| {
             *other != request && preempt::priority(pod_of) >= preempt::priority(pod)
         };
         let mut before = nominated.iter().filter(before).peekable();
         before.peek()?;
-        let mut taken = self.ledger().clone().unwrap_or_default();
+        let mut taken = self.cache().clone().unwrap_or_default();
         for (other, (pod_of, node)) in before {
             taken.place(other, pod_of, node);
         }
@@ -223,15 +223,15 @@ impl Scheduler {
     ) -> std::result::Result<&'a str, Vec<(&'a Node, Refusal)>> {
         let reserved = self.reserved(request, pod);
         let nominated = self.nominated().get(request).map(|(_, node)| node.clone());
-        let guard = self.ledger();
-        let nobody = Ledger::default();
-        let ledger = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
-        let question = Question::new(pod, around, ledger);
+        let guard = self.cache();
+        let nobody = Cache::default();
+        let cache = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
+        let filters = Filters::new(pod, around, cache);
         let (mut refusals, mut fitting, mut crowds) = (vec![], vec![], vec![]);
         for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
             let name = meta::name(&node.metadata);
-            let there = ledger.on(name).map_or(0, |taken| taken.pods.len());
-            match question.ask(node) {
+            let there = cache.on(name).map_or(0, |taken| taken.pods.len());
+            match filters.ask(node) {
                 Some(why) => refusals.push((&**node, why)),
                 None if nominated.as_deref() == Some(name) => return Ok(name),
                 None => {
@@ -242,10 +242,10 @@ impl Scheduler {
         }
         let choice = Choice {
             pod,
-            kin: around.kin,
+            default_selector: around.default_selector,
             nodes: &fitting,
-            all: &question.all,
-            ledger,
+            all: &filters.all,
+            cache,
             namespaces: around.namespaces,
         };
         let worth = choice.scores().into_iter().zip(crowds);
@@ -265,7 +265,7 @@ impl Scheduler {
                 && !neighbours::asks_namespaces(pod)
                 && !prefer::asks_namespaces(pod)
         };
-        let above = self.line.above(request, pod);
+        let above = self.queue.above(request, pod);
         let (volumes, devices) = (Volumes::default(), Devices::default());
         let around = Surroundings {
             volumes: &volumes,
@@ -273,28 +273,23 @@ impl Scheduler {
             namespaces: around.namespaces,
             nodes: around.nodes,
             // Whether they fit is asked, not where best.
-            kin: None,
+            default_selector: None,
         };
         let mut above = above.iter().filter(|(_, other)| is_plain(other));
-        above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.line.step_back(request)
+        above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.queue.step_back(request)
     }
 
     /// The used resources, when a pod of a lower priority runs on one of these nodes.
-    fn with_lower<'a>(
-        &self,
-        request: &Request,
-        pod: &Pod,
-        mut nodes: impl Iterator<Item = &'a Node>,
-    ) -> Option<Ledger> {
-        let is_lower = |other: &Arc<Resident>| other.priority() < preempt::priority(pod);
+    fn with_lower<'a>(&self, request: &Request, pod: &Pod, mut nodes: impl Iterator<Item = &'a Node>) -> Option<Cache> {
+        let is_lower = |other: &Arc<PodInfo>| other.priority() < preempt::priority(pod);
         let there = {
-            let guard = self.ledger();
-            let ledger = guard.as_ref()?;
+            let guard = self.cache();
+            let cache = guard.as_ref()?;
             let has_lower = |node: &Node| {
-                let taken = ledger.on(meta::name(&node.metadata));
+                let taken = cache.on(meta::name(&node.metadata));
                 taken.is_some_and(|taken| taken.pods.values().any(is_lower))
             };
-            nodes.any(has_lower).then(|| ledger.clone())?
+            nodes.any(has_lower).then(|| cache.clone())?
         };
         Some(self.reserved(request, pod).unwrap_or(there))
     }
@@ -313,9 +308,9 @@ impl Scheduler {
             return Ok(Nowhere::Waits(why));
         }
         let ineligible = self
-            .ledger()
+            .cache()
             .as_ref()
-            .and_then(|ledger| preempt::ineligible(pod, &refusals, ledger));
+            .and_then(|cache| preempt::ineligible(pod, &refusals, cache));
         match ineligible {
             // kube-scheduler does not even look at the pod before they have gone.
             Some(Ineligible::UntilGone) => return Ok(Nowhere::Patient),
@@ -338,12 +333,12 @@ impl Scheduler {
         };
         let (mut candidates, mut helpless) = (vec![], vec![]);
         for node in full() {
-            let Some(ledger) = &mut lower else {
+            let Some(cache) = &mut lower else {
                 helpless.push(vec![preempt::NOBODY.to_owned()]);
                 continue;
             };
-            let asks = |left: &Ledger| Question::new(pod, around, left).ask(node);
-            match preempt::victims(pod, meta::name(&node.metadata), ledger, &budgets, asks) {
+            let asks = |left: &Cache| Filters::new(pod, around, left).ask(node);
+            match preempt::victims(pod, meta::name(&node.metadata), cache, &budgets, asks) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(reasons) => helpless.push(reasons),
             }
@@ -395,7 +390,7 @@ impl Reconciler for Scheduler {
         }
         // Before the nodes are read: a node that changes afterwards finds the pod among the waiting ones.
         self.waiting.insert(ctx.request());
-        self.line.enter(ctx.request(), &pod);
+        self.queue.enter(ctx.request(), &pod);
         if neighbours::looks_around(&pod) {
             self.beside.insert(ctx.request());
         }
@@ -421,23 +416,23 @@ impl Reconciler for Scheduler {
         let mut namespaces = Namespaces::new();
         if neighbours::asks_namespaces(&pod)
             || prefer::asks_namespaces(&pod)
-            || self.ledger().as_ref().is_some_and(Ledger::has_repelling)
+            || self.cache().as_ref().is_some_and(Cache::has_repelling)
         {
             for namespace in ctx.client().list::<Namespace>(None).await? {
                 let name = meta::name(&namespace.metadata).to_owned();
                 namespaces.insert(name, meta::labels(&namespace.metadata).clone());
             }
         }
-        let kin = match nodes.len() {
+        let default_selector = match nodes.len() {
             0 | 1 => None,
-            _ => kin::of(&pod, &self.kin, &ctx).await?,
+            _ => default_selector::of(&pod, &self.default_selector, &ctx).await?,
         };
         let around = Surroundings {
             volumes: &volumes,
             devices: &devices,
             namespaces: &namespaces,
             nodes: &nodes,
-            kin: kin.as_ref(),
+            default_selector: default_selector.as_ref(),
         };
         let refusals = match self.choose(ctx.request(), &pod, &around) {
             Ok(_) if self.steps_back(ctx.request(), &pod, &around) => return Ok(Action::requeue_after(STEP)),
@@ -447,8 +442,8 @@ impl Reconciler for Scheduler {
             }
             Ok(node) => {
                 // It counts from now on: whether a binding of unknown outcome took place is seen in the pod.
-                if let Some(ledger) = self.ledger().as_mut() {
-                    ledger.place(ctx.request(), &pod, node);
+                if let Some(cache) = self.cache().as_mut() {
+                    cache.place(ctx.request(), &pod, node);
                 }
                 self.nominated().remove(ctx.request());
                 if bind(&ctx, &pod, node).await? {
@@ -471,8 +466,8 @@ impl Reconciler for Scheduler {
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.forget(&request);
-        if let Some(ledger) = self.ledger().as_mut() {
-            ledger.remove(&request);
+        if let Some(cache) = self.cache().as_mut() {
+            cache.remove(&request);
         }
         Ok(Action::await_change())
     }

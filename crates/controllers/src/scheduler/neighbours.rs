@@ -2,7 +2,7 @@
 //! spread.
 //!
 //! Pure. Only required terms count here; preferred ones are in `prefer`. Upstream: `interpodaffinity`,
-//! `podtopologyspread`. Counted once for each pod that is placed, and then asked for each node. Invariant: the
+//! `podtopologyspread`. ConstraintSelector once for each pod that is placed, and then asked for each node. Invariant: the
 //! anti-affinity of a running pod is checked for each new pod, also for one without affinity of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,9 @@ use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTer
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
-use super::counted::{Counted, is_looked_at};
-use super::ledger::Ledger;
-use super::resident::{Labels, Neighbour};
+use super::cache::Cache;
+use super::constraint::{ConstraintSelector, is_looked_at};
+use super::pod_info::{Labels, Neighbour};
 use kubewright_objects::meta;
 
 /// The labels of namespaces by name.
@@ -103,8 +103,8 @@ pub(super) fn means(term: &PodAffinityTerm, of: Neighbour<'_>, other: Neighbour<
 }
 
 impl Neighbours {
-    /// Counts the pods of the ledger, as far as they matter for this pod.
-    pub(super) fn of(pod: &Pod, nodes: &[&Node], ledger: &Ledger, namespaces: &Namespaces) -> Neighbours {
+    /// Counts the pods of the cache, as far as they matter for this pod.
+    pub(super) fn of(pod: &Pod, nodes: &[&Node], cache: &Cache, namespaces: &Namespaces) -> Neighbours {
         let Some(spec) = pod.spec.as_ref() else {
             return Neighbours::default();
         };
@@ -121,13 +121,13 @@ impl Neighbours {
             is_first: wanted.iter().all(|term| means(term, own, own, namespaces)),
             ..Neighbours::default()
         };
-        if wanted.is_empty() && unwanted.is_empty() && spreads.is_empty() && !ledger.has_repelling() {
+        if wanted.is_empty() && unwanted.is_empty() && spreads.is_empty() && !cache.has_repelling() {
             return found;
         }
         for node in nodes {
             let labels = meta::labels(&node.metadata);
             let pair = |key: &str| labels.get(key).map(|value| (key.to_owned(), value.clone()));
-            let there = ledger.on(meta::name(&node.metadata)).into_iter();
+            let there = cache.on(meta::name(&node.metadata)).into_iter();
             for (request, other) in there.flat_map(|taken| &taken.pods) {
                 let other = other.beside(request.namespace());
                 if !wanted.is_empty() && wanted.iter().all(|term| means(term, own, other, namespaces)) {
@@ -150,7 +150,7 @@ impl Neighbours {
         let keys: Vec<&str> = spreads.iter().map(|one| one.topology_key.as_str()).collect();
         found.spread = spreads
             .iter()
-            .map(|one| spread(one, pod, spec, &keys, nodes, ledger))
+            .map(|one| spread(one, pod, spec, &keys, nodes, cache))
             .collect();
         found
     }
@@ -198,10 +198,10 @@ fn spread(
     spec: &PodSpec,
     keys: &[&str],
     nodes: &[&Node],
-    ledger: &Ledger,
+    cache: &Cache,
 ) -> Spread {
     let own = Neighbour::of(pod).labels;
-    let counted = Counted::of(constraint, pod);
+    let counted = ConstraintSelector::of(constraint, pod);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         let labels = meta::labels(&node.metadata);
@@ -212,7 +212,7 @@ fn spread(
             continue;
         };
         let count = counts.entry(value.clone()).or_default();
-        *count = count.saturating_add(counted.on(node, ledger));
+        *count = count.saturating_add(counted.on(node, cache));
     }
     let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
     let few = constraint.min_domains.is_some_and(|least| domains < least);
@@ -259,13 +259,13 @@ mod tests {
                 .expect("a node")
         };
         let nodes = [node("a", "x"), node("b", "x"), node("c", "y")];
-        let mut ledger = Ledger::default();
+        let mut cache = Cache::default();
         for (number, (pod, node)) in there.iter().enumerate() {
             let namespace = pod.metadata.namespace.as_deref();
-            ledger.place(&Request::new(namespace, &number.to_string()), pod, node);
+            cache.place(&Request::new(namespace, &number.to_string()), pod, node);
         }
         let namespaces: Namespaces = [("other".to_owned(), [("team".to_owned(), "db".to_owned())].into())].into();
-        let neighbours = Neighbours::of(coming, &nodes.iter().collect::<Vec<_>>(), &ledger, &namespaces);
+        let neighbours = Neighbours::of(coming, &nodes.iter().collect::<Vec<_>>(), &cache, &namespaces);
         assert_eq!(
             nodes.each_ref().map(|node| neighbours.refusal(node)),
             expected,

@@ -15,9 +15,9 @@ use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::Selector;
 
+use super::cache::Cache;
 use super::fit::Refusal;
-use super::ledger::Ledger;
-use super::resident::Resident;
+use super::pod_info::PodInfo;
 use kubewright_objects::disruption_target::DISRUPTION_TARGET;
 use kubewright_objects::meta;
 use kubewright_objects::pods;
@@ -29,7 +29,7 @@ pub(super) const REASON: &str = "PreemptionByScheduler";
 pub(super) const NOBODY: &str = "No preemption victims found for incoming pod";
 
 /// A pod that is there.
-type Placed = (Request, Arc<Resident>);
+type Placed = (Request, Arc<PodInfo>);
 
 /// A node and the victims there.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
 }
 
-fn started(pod: &Resident) -> Timestamp {
+fn started(pod: &PodInfo) -> Timestamp {
     pod.started.unwrap_or(Timestamp::MAX)
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Ineligible {
 }
 
 /// Why a pod may not preempt others (`PodEligibleToPreemptOthers`).
-pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledger) -> Option<Ineligible> {
+pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], cache: &Cache) -> Option<Ineligible> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
     if policy == Some("Never") {
         return Some(Ineligible::For("not eligible due to preemptionPolicy=Never."));
@@ -81,7 +81,7 @@ pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], ledger: &Ledg
     if refusals.iter().any(refuses) {
         return None;
     }
-    let mut there = ledger.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
+    let mut there = cache.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
     let waits = there.any(|other| other.makes_room && other.priority() < priority(pod));
     waits.then_some(Ineligible::UntilGone)
 }
@@ -131,26 +131,26 @@ impl Budget<'_> {
 
 /// The pods that must leave a node so that the pod fits there (`SelectVictimsOnNode`), or why it still does not fit.
 ///
-/// `asks` says why the node refuses, as the ledger is. The ledger is as before in the end.
+/// `asks` says why the node refuses, as the cache is. The cache is as before in the end.
 pub(super) fn victims(
     pod: &Pod,
     node: &str,
-    ledger: &mut Ledger,
+    cache: &mut Cache,
     budgets: &[Arc<PodDisruptionBudget>],
-    asks: impl Fn(&Ledger) -> Option<Refusal>,
+    asks: impl Fn(&Cache) -> Option<Refusal>,
 ) -> Result<Candidate, Vec<String>> {
-    let there = ledger.on(node).into_iter().flat_map(|taken| &taken.pods);
+    let there = cache.on(node).into_iter().flat_map(|taken| &taken.pods);
     let lower = there.filter(|(_, other)| other.priority() < priority(pod));
     let mut lower: Vec<Placed> = lower.map(|(request, other)| (request.clone(), other.clone())).collect();
     if lower.is_empty() {
         return Err(vec![NOBODY.to_owned()]);
     }
     for (request, _) in &lower {
-        ledger.remove(request);
+        cache.remove(request);
     }
-    if let Some(refusal) = asks(ledger) {
+    if let Some(refusal) = asks(cache) {
         for (request, victim) in lower {
-            ledger.put(&request, victim, node);
+            cache.put(&request, victim, node);
         }
         return Err(refusal.reasons);
     }
@@ -159,15 +159,15 @@ pub(super) fn victims(
     let violating = violating.into_iter().map(|pod| (pod, true));
     let (mut victims, mut violations) = (Vec::new(), 0_usize);
     for ((request, victim), is_protected) in violating.chain(others.into_iter().map(|pod| (pod, false))) {
-        ledger.put(&request, victim.clone(), node);
-        if asks(ledger).is_some() {
-            ledger.remove(&request);
+        cache.put(&request, victim.clone(), node);
+        if asks(cache).is_some() {
+            cache.remove(&request);
             violations = violations.saturating_add(usize::from(is_protected));
             victims.push((request, victim));
         }
     }
     for (request, victim) in &victims {
-        ledger.put(request, victim.clone(), node);
+        cache.put(request, victim.clone(), node);
     }
     victims.sort_by_key(importance);
     if victims.is_empty() {
@@ -181,7 +181,7 @@ pub(super) fn victims(
 }
 
 /// A priority that is never below nothing, so that a sum of more is more.
-fn weight(pod: &Resident) -> i64 {
+fn weight(pod: &PodInfo) -> i64 {
     i64::from(pod.priority())
         .saturating_add(i64::from(i32::MAX))
         .saturating_add(1)
@@ -191,7 +191,7 @@ fn weight(pod: &Resident) -> i64 {
 pub(super) fn best(candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(|candidate| {
         let all = || candidate.victims.iter().map(|(_, victim)| &**victim);
-        let dearest = all().next().map_or(i32::MIN, Resident::priority);
+        let dearest = all().next().map_or(i32::MIN, PodInfo::priority);
         let sum = all().fold(0_i64, |sum, victim| sum.saturating_add(weight(victim)));
         let dear = all().filter(|victim| victim.priority() == dearest);
         let oldest = dear.map(started).min().unwrap_or(Timestamp::MAX);
@@ -225,12 +225,12 @@ mod tests {
 
     /// Each node has room for two pods; the pod that comes has priority 10.
     fn check(there: &[(&str, &str, i32)], budgets: &[(&str, i32)], expected: Option<(&str, &[&str])>) {
-        let mut ledger = Ledger::default();
+        let mut cache = Cache::default();
         for (at, (name, node, priority)) in there.iter().enumerate() {
             let start = Timestamp::from_second(i64::try_from(at).expect("few"))
                 .expect("small")
                 .to_string();
-            ledger.enter(&pod(name, node, *priority, json!({ "startTime": start })));
+            cache.enter(&pod(name, node, *priority, json!({ "startTime": start })));
         }
         let budget = |(app, allowed): &(&str, i32)| {
             let budget = json!({
@@ -242,13 +242,13 @@ mod tests {
         let budgets: Vec<Arc<PodDisruptionBudget>> = budgets.iter().map(budget).collect();
         let comes = pod("new", "", 10, json!({}));
         let candidates = ["x", "y"].into_iter().filter_map(|node| {
-            let asks = |ledger: &Ledger| {
-                let there = ledger.on(node).map_or(0, |taken| taken.pods.len());
+            let asks = |cache: &Cache| {
+                let there = cache.on(node).map_or(0, |taken| taken.pods.len());
                 (there > 1).then(|| Refusal::of("full"))
             };
-            let before = format!("{ledger:?}");
-            let found = victims(&comes, node, &mut ledger, &budgets, asks).ok();
-            assert_eq!(format!("{ledger:?}"), before);
+            let before = format!("{cache:?}");
+            let found = victims(&comes, node, &mut cache, &budgets, asks).ok();
+            assert_eq!(format!("{cache:?}"), before);
             found
         });
         let found = best(candidates.collect()).map(|found| {
@@ -295,14 +295,14 @@ mod tests {
     #[test]
     fn pods_that_may_preempt() {
         let check = |policy: &str, nominated: Option<&str>, expected: Option<Ineligible>| {
-            let mut ledger = Ledger::default();
+            let mut cache = Cache::default();
             let told = json!([{ "type": DISRUPTION_TARGET, "status": "True", "reason": REASON }]);
             let mut going = pod("old", "x", 1, json!({ "conditions": told }));
             going.metadata.deletion_timestamp = Some(meta::time(Timestamp::UNIX_EPOCH));
-            ledger.enter(&going);
+            cache.enter(&going);
             let mut comes = pod("new", "", 10, json!({ "nominatedNodeName": nominated }));
             comes.spec.get_or_insert_default().preemption_policy = Some(policy.to_owned());
-            assert_eq!(ineligible(&comes, &[], &ledger), expected, "{policy} {nominated:?}");
+            assert_eq!(ineligible(&comes, &[], &cache), expected, "{policy} {nominated:?}");
         };
         check("PreemptLowerPriority", None, None);
         check("PreemptLowerPriority", Some("y"), None);

@@ -13,8 +13,8 @@ use kubewright::kube::api::Patch;
 use kubewright::{Context, Result};
 use serde_json::json;
 
+use super::cache::Cache;
 use super::fit::{self, Refusal};
-use super::ledger::Ledger;
 use crate::volumes::{self, binding};
 use kubewright_objects::meta;
 
@@ -82,9 +82,9 @@ impl Volumes {
     }
 
     /// Why no node will do while the placed pods are there: one of them uses a volume that only one may use.
-    pub(super) fn taken(&self, pod: &Pod, ledger: &Ledger) -> Option<Refusal> {
+    pub(super) fn taken(&self, pod: &Pod, cache: &Cache) -> Option<Refusal> {
         let namespace = pod.metadata.namespace.as_deref();
-        let is_used = self.exclusive.iter().any(|claim| ledger.uses(namespace, claim));
+        let is_used = self.exclusive.iter().any(|claim| cache.uses(namespace, claim));
         is_used.then(|| Refusal {
             is_full: true,
             ..Refusal::of(IN_USE)

@@ -16,7 +16,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{self, Behaviour, KILLED, Role, Which};
 use super::live;
-use crate::processes::Seen;
+use crate::processes::ObservedContainer;
 use kubewright_objects::meta;
 
 /// Begins the ids of containers, as the node says that its runtime is called.
@@ -27,10 +27,10 @@ const CRASHING: &str = "CrashLoopBackOff";
 const RECOVERED: Duration = Duration::from_secs(600);
 
 /// An event: its type, reason and message.
-pub(super) type Said = (EventType, &'static str, String);
+pub(super) type PodEvent = (EventType, &'static str, String);
 
 /// The surroundings of a container.
-pub(super) struct Scene<'a> {
+pub(super) struct ContainerContext<'a> {
     pub(super) pod: &'a Pod,
     pub(super) now: Timestamp,
     /// Containers that cannot start: the reason and the message with which they wait.
@@ -38,16 +38,16 @@ pub(super) struct Scene<'a> {
     /// Whether the node has an image already.
     pub(super) has_image: &'a (dyn Fn(&str) -> bool + Sync),
     /// The observed state of the containers where they really run; none where they are simulated.
-    pub(super) live: Option<&'a BTreeMap<String, Seen>>,
+    pub(super) live: Option<&'a BTreeMap<String, ObservedContainer>>,
 }
 
 /// No container is kept from starting.
 static NO_OBSTACLES: BTreeMap<String, (String, String)> = BTreeMap::new();
 
-impl<'a> Scene<'a> {
+impl<'a> ContainerContext<'a> {
     /// A simulated pod with nothing in its way, on a node that has every image.
-    pub(super) fn clear(pod: &'a Pod, now: Timestamp) -> Scene<'a> {
-        Scene {
+    pub(super) fn clear(pod: &'a Pod, now: Timestamp) -> ContainerContext<'a> {
+        ContainerContext {
             pod,
             now,
             obstacles: &NO_OBSTACLES,
@@ -59,8 +59,8 @@ impl<'a> Scene<'a> {
 
 /// The observations on the way.
 #[derive(Default)]
-pub(super) struct Notes {
-    pub(super) events: Vec<Said>,
+pub(super) struct Observations {
+    pub(super) events: Vec<PodEvent>,
     /// When to look again at the latest.
     pub(super) again: Option<Duration>,
     /// Probes that fail: the container and the words of the event.
@@ -73,7 +73,7 @@ pub(super) struct Notes {
     pub(super) stops: Vec<(String, String)>,
 }
 
-impl Notes {
+impl Observations {
     pub(super) fn say(&mut self, kind: EventType, reason: &'static str, message: impl Into<String>) {
         self.events.push((kind, reason, message.into()));
     }
@@ -122,11 +122,11 @@ pub(super) fn since(now: Timestamp, time: Timestamp) -> Duration {
 
 /// Takes a container as far as it comes by now.
 pub(super) fn go_on(
-    scene: &Scene<'_>,
+    scene: &ContainerContext<'_>,
     container: &Container,
     role: Role,
     before: Option<&ContainerStatus>,
-    notes: &mut Notes,
+    notes: &mut Observations,
 ) -> (ContainerStatus, Progress) {
     let behaviour = Behaviour::of(scene.pod, container, role);
     let mut status = before
@@ -159,7 +159,7 @@ pub(super) fn go_on(
     (status, progress)
 }
 
-fn progress(scene: &Scene<'_>, container: &Container, role: Role, status: &ContainerStatus) -> Progress {
+fn progress(scene: &ContainerContext<'_>, container: &Container, role: Role, status: &ContainerStatus) -> Progress {
     let state = status.state.as_ref();
     match state.and_then(|state| state.terminated.as_ref()) {
         Some(ended) if role == Role::Init && ended.exit_code == 0 => Progress::Reached,
@@ -183,7 +183,12 @@ pub(super) fn restarts(pod: &Pod, container: &Container, role: Role, code: i32) 
 }
 
 /// A waiting container: for missing objects, for its image, for the end of its back-off.
-fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus, notes: &mut Notes) -> bool {
+fn start(
+    scene: &ContainerContext<'_>,
+    container: &Container,
+    status: &mut ContainerStatus,
+    notes: &mut Observations,
+) -> bool {
     if let Some((reason, message)) = scene.obstacles.get(&container.name) {
         status.state = Some(waits(reason, message));
         return false;
@@ -234,7 +239,7 @@ fn start(scene: &Scene<'_>, container: &Container, status: &mut ContainerStatus,
 }
 
 /// Says how the image came to the node.
-fn pull(scene: &Scene<'_>, container: &Container, image: &str, notes: &mut Notes) {
+fn pull(scene: &ContainerContext<'_>, container: &Container, image: &str, notes: &mut Observations) {
     let always = container.image_pull_policy.as_deref() == Some("Always");
     let is_there = (scene.has_image)(image) || notes.pulled.iter().any(|pulled| pulled == image);
     if is_there && !always {
@@ -268,12 +273,12 @@ fn image_id(image: &str) -> String {
 
 /// A container that runs: it ends, is killed, or its probes say how it is.
 fn run(
-    scene: &Scene<'_>,
+    scene: &ContainerContext<'_>,
     container: &Container,
     role: Role,
     behaviour: &Behaviour,
     status: &mut ContainerStatus,
-    notes: &mut Notes,
+    notes: &mut Observations,
 ) -> bool {
     let running = status.state.as_ref().and_then(|state| state.running.as_ref());
     let started = running.and_then(|running| running.started_at.as_ref());
@@ -338,7 +343,7 @@ fn run(
 }
 
 /// Writes down that a container has ended.
-pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus, code: i32, reason: Option<&str>) {
+pub(super) fn end(scene: &ContainerContext<'_>, status: &mut ContainerStatus, code: i32, reason: Option<&str>) {
     let running = status.state.take().and_then(|state| state.running);
     let usual = if code == 0 { "Completed" } else { "Error" };
     status.state = Some(ContainerState {
@@ -363,11 +368,11 @@ pub(super) fn fall(status: &mut ContainerStatus, reason: &str, message: &str) {
 
 /// Whether the back-off holds up the next start is known now; its end is known later.
 fn fall_back(
-    scene: &Scene<'_>,
+    scene: &ContainerContext<'_>,
     container: &Container,
     status: &mut ContainerStatus,
     ended: &ContainerStateTerminated,
-    notes: &mut Notes,
+    notes: &mut Observations,
 ) -> bool {
     let times = ended.started_at.as_ref().zip(ended.finished_at.as_ref());
     let ran = times.map_or(Duration::ZERO, |(start, end)| since(end.0, start.0));
@@ -408,8 +413,8 @@ mod tests {
     fn after(pod: &Value, before: Option<&ContainerStatus>, now: i64) -> (ContainerStatus, String) {
         let pod: Pod = serde_json::from_value(pod.clone()).expect("a pod");
         let container = &pod.spec.as_ref().expect("a spec").containers[0];
-        let scene = Scene::clear(&pod, Timestamp::from_second(now).expect("small"));
-        let mut notes = Notes::default();
+        let scene = ContainerContext::clear(&pod, Timestamp::from_second(now).expect("small"));
+        let mut notes = Observations::default();
         let (status, progress) = go_on(&scene, container, Role::Main, before, &mut notes);
         let state = status.state.clone().unwrap_or_default();
         let state = match (&state.running, &state.terminated) {

@@ -7,7 +7,7 @@
 use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 
 use super::behaviour::{KILLED, Role};
-use super::container::{self, Notes, Scene};
+use super::container::{self, ContainerContext, Observations};
 use super::live;
 
 /// The ephemeral containers of a pod, as containers.
@@ -34,7 +34,7 @@ pub(super) fn of(pod: &Pod) -> impl Iterator<Item = Container> + '_ {
 }
 
 /// Takes them as far as they come by now.
-pub(super) fn go_on(scene: &Scene<'_>, notes: &mut Notes) -> Option<Vec<ContainerStatus>> {
+pub(super) fn go_on(scene: &ContainerContext<'_>, notes: &mut Observations) -> Option<Vec<ContainerStatus>> {
     let before = scene.pod.status.iter();
     let before: Vec<_> = before
         .flat_map(|status| status.ephemeral_container_statuses.iter().flatten())
@@ -50,7 +50,7 @@ pub(super) fn go_on(scene: &Scene<'_>, notes: &mut Notes) -> Option<Vec<Containe
 }
 
 /// They end with their pod.
-pub(super) fn end(scene: &Scene<'_>, status: &mut PodStatus) {
+pub(super) fn end(scene: &ContainerContext<'_>, status: &mut PodStatus) {
     for status in status.ephemeral_container_statuses.iter_mut().flatten() {
         let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
         match scene.live {
@@ -81,9 +81,9 @@ mod tests {
         });
         let mut pod: Pod = serde_json::from_value(pod).expect("a pod");
         let mut look = |now: i64, expected: &str| {
-            let scene = Scene::clear(&pod, Timestamp::from_second(now).expect("small"));
+            let scene = ContainerContext::clear(&pod, Timestamp::from_second(now).expect("small"));
             let place = Place::of("10.0.0.1", "192.0.2.1");
-            let status = life::go_on(&scene, &place, &mut Notes::default());
+            let status = life::go_on(&scene, &place, &mut Observations::default());
             let added = &status.ephemeral_container_statuses.as_ref().expect("one")[0];
             let state = added.state.clone().unwrap_or_default();
             let words = format!(

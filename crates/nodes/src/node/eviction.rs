@@ -20,53 +20,53 @@ const CRITICAL: i32 = 2_000_000_000;
 
 /// The resources that a node may be short of, in the order of their priority (`byEvictionPriority`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum Pressure {
     Memory,
     Disk,
     Pids,
 }
 
-impl Short {
-    const ALL: [Short; 3] = [Short::Memory, Short::Disk, Short::Pids];
+impl Pressure {
+    const ALL: [Pressure; 3] = [Pressure::Memory, Pressure::Disk, Pressure::Pids];
 
     /// The word of the annotation.
     fn word(self) -> &'static str {
         match self {
-            Short::Memory => "memory",
-            Short::Disk => "disk",
-            Short::Pids => "pid",
+            Pressure::Memory => "memory",
+            Pressure::Disk => "disk",
+            Pressure::Pids => "pid",
         }
     }
 
     /// The resource that is reclaimed.
     pub(super) fn resource(self) -> &'static str {
         match self {
-            Short::Memory => "memory",
-            Short::Disk => "ephemeral-storage",
-            Short::Pids => "pids",
+            Pressure::Memory => "memory",
+            Pressure::Disk => "ephemeral-storage",
+            Pressure::Pids => "pids",
         }
     }
 
     fn condition(self) -> &'static str {
         match self {
-            Short::Memory => "MemoryPressure",
-            Short::Disk => "DiskPressure",
-            Short::Pids => "PIDPressure",
+            Pressure::Memory => "MemoryPressure",
+            Pressure::Disk => "DiskPressure",
+            Pressure::Pids => "PIDPressure",
         }
     }
 
     /// The resources that a node is short of by its conditions, which follow its annotation.
-    pub(super) fn of(node: &Node) -> Vec<Short> {
+    pub(super) fn of(node: &Node) -> Vec<Pressure> {
         let said = meta::annotation(&node.metadata, fleet::PRESSURE).unwrap_or_default();
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let posted: Vec<&str> = conditions
             .filter(|condition| condition.status == "True")
             .map(|condition| condition.type_.as_str())
             .collect();
-        let is_short = |short: &Short| {
+        let is_short = |short: &Pressure| {
             said.split(',').any(|word| word.trim() == short.word()) && posted.contains(&short.condition())
         };
-        Short::ALL.into_iter().filter(is_short).collect()
+        Pressure::ALL.into_iter().filter(is_short).collect()
     }
 }
 
@@ -82,7 +82,7 @@ struct Ranked<'a> {
 /// Never one that is critical.
 pub(super) fn next<'p>(
     all: impl IntoIterator<Item = &'p Pod>,
-    short: Short,
+    short: Pressure,
     used: impl Fn(&Pod) -> i128,
 ) -> Option<&'p Pod> {
     let candidates = all.into_iter().filter(|pod| is_active(pod) && !is_critical(pod));
@@ -97,7 +97,7 @@ pub(super) fn next<'p>(
         let is_named = (one.pod.metadata.namespace.clone(), one.pod.metadata.name.clone());
         match short {
             // A request of processes does not exist.
-            Short::Pids => (false, priority(one.pod), Reverse(one.used), is_named),
+            Pressure::Pids => (false, priority(one.pod), Reverse(one.used), is_named),
             _ => (is_within, priority(one.pod), Reverse(above), is_named),
         }
     });
@@ -127,10 +127,10 @@ fn requested(container: &Container, resource: &str) -> i128 {
 
 /// The message for an evicted pod (`evictionMessage`), whose containers use so much, in thousandths. The kubelet's
 /// sentences end with a space. The available amount is left out, because it is not measured.
-pub(super) fn message(pod: &Pod, short: Short, used: impl Fn(&str) -> Option<i128>) -> String {
+pub(super) fn message(pod: &Pod, short: Pressure, used: impl Fn(&str) -> Option<i128>) -> String {
     let resource = short.resource();
     let mut said = format!("The node was low on resource: {resource}. ");
-    if short == Short::Pids {
+    if short == Pressure::Pids {
         return said;
     }
     for container in usage::containers(pod) {
@@ -161,11 +161,11 @@ fn bytes(milli: i128) -> String {
 
 /// Why a node takes up no such pod, if it does not (`managerImpl.Admit`).
 pub(super) fn refuses(node: &Node, pod: &Pod) -> Option<String> {
-    let short = Short::of(node);
+    let short = Pressure::of(node);
     if short.is_empty() || is_critical(pod) {
         return None;
     }
-    if short == [Short::Memory] {
+    if short == [Pressure::Memory] {
         let class = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
         let taint = Taint {
             key: "node.kubernetes.io/memory-pressure".to_owned(),
@@ -177,7 +177,7 @@ pub(super) fn refuses(node: &Node, pod: &Pod) -> Option<String> {
             return None;
         }
     }
-    let conditions: Vec<&str> = short.into_iter().map(Short::condition).collect();
+    let conditions: Vec<&str> = short.into_iter().map(Pressure::condition).collect();
     Some(format!("The node had condition: [{}]. ", conditions.join(" ")))
 }
 
@@ -206,7 +206,7 @@ mod tests {
         all.iter().map(pod).collect()
     }
 
-    fn goes(all: &[Pod], short: Short) -> Option<&str> {
+    fn goes(all: &[Pod], short: Pressure) -> Option<&str> {
         let used = |pod: &Pod| usage::of_pod(pod, short.resource(), None).unwrap_or(0);
         next(all, short, used).map(|pod| meta::name(&pod.metadata))
     }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn pods_are_evicted_in_order() {
         let check = |all: &[(&str, i32, &str, &str)], expected: Option<&str>| {
-            assert_eq!(goes(&pods(all), Short::Memory), expected, "{all:?}");
+            assert_eq!(goes(&pods(all), Pressure::Memory), expected, "{all:?}");
         };
         check(&[], None);
         check(
@@ -238,15 +238,15 @@ mod tests {
     fn pods_that_do_not_count() {
         let mut all = pods(&[("a", 0, "", "1Gi")]);
         all[0].status.as_mut().expect("it has one").phase = Some("Failed".to_owned());
-        assert_eq!(goes(&all, Short::Memory), None);
+        assert_eq!(goes(&all, Pressure::Memory), None);
         let disk = pods(&[("a", 1, "", "1Gi"), ("b", 1, "", "2Gi"), ("c", 2, "", "9Gi")]);
-        assert_eq!(goes(&disk, Short::Disk), Some("b"));
-        assert_eq!(goes(&disk, Short::Pids), Some("a"));
+        assert_eq!(goes(&disk, Pressure::Disk), Some("b"));
+        assert_eq!(goes(&disk, Pressure::Pids), Some("a"));
     }
 
     #[test]
     fn messages() {
-        let check = |request: &str, used: &str, short: Short, expected: &str| {
+        let check = |request: &str, used: &str, short: Pressure, expected: &str| {
             let pod = &pods(&[("p", 0, request, used)])[0];
             let said = message(pod, short, |name| usage::of_pod(pod, short.resource(), Some(name)));
             assert_eq!(said, expected);
@@ -254,17 +254,17 @@ mod tests {
         check(
             "",
             "96328Ki",
-            Short::Memory,
+            Pressure::Memory,
             "The node was low on resource: memory. Container c was using 96328Ki, request is 0, has larger consumption of memory. ",
         );
-        check("1Gi", "1Gi", Short::Memory, "The node was low on resource: memory. ");
+        check("1Gi", "1Gi", Pressure::Memory, "The node was low on resource: memory. ");
         check(
             "1Gi",
             "3Gi",
-            Short::Disk,
+            Pressure::Disk,
             "The node was low on resource: ephemeral-storage. Container c was using 3Gi, request is 1Gi, has larger consumption of ephemeral-storage. ",
         );
-        check("", "3Gi", Short::Pids, "The node was low on resource: pids. ");
+        check("", "3Gi", Pressure::Pids, "The node was low on resource: pids. ");
     }
 
     #[test]

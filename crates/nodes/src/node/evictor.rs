@@ -13,8 +13,8 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::ListParams;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 
-use super::container::Scene;
-use super::eviction::{self, Short};
+use super::container::ContainerContext;
+use super::eviction::{self, Pressure};
 use super::fleet::{self, State};
 use super::life::{self, Place};
 use kubewright_objects::disruption_target;
@@ -49,7 +49,7 @@ impl Evictor {
         since.map_or(Duration::ZERO, |since| PERIOD.saturating_sub(since))
     }
 
-    async fn evict(&self, ctx: &Context, node: &Node, pod: &Pod, short: Short) -> Result<()> {
+    async fn evict(&self, ctx: &Context, node: &Node, pod: &Pod, short: Pressure) -> Result<()> {
         let resource = short.resource();
         ctx.event(
             node,
@@ -60,7 +60,7 @@ impl Evictor {
         let message = eviction::message(pod, short, |container| self.meter.used(pod, resource, Some(container)));
         ctx.event(pod, EventType::Warning, eviction::REASON, &message);
         let host = fleet::address(node);
-        let scene = Scene::clear(pod, ctx.now());
+        let scene = ContainerContext::clear(pod, ctx.now());
         let place = Place::of("", &host);
         let mut status = life::evicted(&scene, &place, eviction::REASON, &message);
         let target = disruption_target::condition(pod, ctx, "True", Some(("TerminationByKubelet", &message)));
@@ -87,7 +87,7 @@ impl Reconciler for Evictor {
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
         let name = meta::name(&node.metadata);
         let acts = node::is_simulated(&node) && fleet::state(&node) == State::Ready && node::is_ready(&node);
-        let short = Short::of(&node);
+        let short = Pressure::of(&node);
         if !acts || short.is_empty() || meta::is_deleting(&node.metadata) {
             self.last().remove(name);
             return Ok(Action::await_change());

@@ -14,7 +14,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, KILLED, Role};
-use super::container::{self, Notes, Progress, Scene, since};
+use super::container::{self, ContainerContext, Observations, Progress, since};
 use super::{ephemeral, live};
 use kubewright_objects::meta;
 use kubewright_objects::pods;
@@ -60,7 +60,7 @@ fn is_initialized(pod: &Pod, spec: &PodSpec) -> bool {
 }
 
 /// The status of a pod as far as it comes by now.
-pub(super) fn go_on(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> PodStatus {
+pub(super) fn go_on(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut Observations) -> PodStatus {
     let (pod, empty) = (scene.pod, PodSpec::default());
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut status = begun(pod, place, scene.now);
@@ -167,7 +167,7 @@ fn turn(role: Role, place: &Place<'_>) -> &'static str {
 }
 
 /// Sidecars end when the containers that they serve have ended.
-fn end_sidecars(scene: &Scene<'_>, spec: &PodSpec, statuses: &mut [ContainerStatus]) {
+fn end_sidecars(scene: &ContainerContext<'_>, spec: &PodSpec, statuses: &mut [ContainerStatus]) {
     for status in statuses {
         let sidecar = spec
             .init_containers
@@ -208,7 +208,12 @@ fn overdue(spec: &PodSpec, status: &PodStatus, now: Timestamp) -> Option<Duratio
     Some(deadline.saturating_sub(since(now, start)))
 }
 
-fn too_long(scene: &Scene<'_>, spec: &PodSpec, mut status: PodStatus, notes: &mut Notes) -> PodStatus {
+fn too_long(
+    scene: &ContainerContext<'_>,
+    spec: &PodSpec,
+    mut status: PodStatus,
+    notes: &mut Observations,
+) -> PodStatus {
     let message = "Pod was active on the node longer than the specified deadline";
     notes
         .events
@@ -219,7 +224,7 @@ fn too_long(scene: &Scene<'_>, spec: &PodSpec, mut status: PodStatus, notes: &mu
 }
 
 /// The pod has failed, regardless of its containers.
-fn fail(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str, message: &str) {
+fn fail(scene: &ContainerContext<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str, message: &str) {
     (status.phase, status.reason) = (Some("Failed".to_owned()), Some(reason.to_owned()));
     status.message = Some(message.to_owned());
     let place = Place::of("", "");
@@ -227,18 +232,30 @@ fn fail(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, reason: &str,
 }
 
 /// The status of a pod that its kubelet takes away at once (`immediateEvictionGracePeriodSeconds`), or never takes up.
-pub(super) fn evicted(scene: &Scene<'_>, place: &Place<'_>, reason: &str, message: &str) -> PodStatus {
+pub(super) fn evicted(scene: &ContainerContext<'_>, place: &Place<'_>, reason: &str, message: &str) -> PodStatus {
     let (pod, empty) = (scene.pod, PodSpec::default());
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut status = begun(pod, place, scene.now);
-    end_all(scene, spec, &mut status, Duration::from_secs(1), &mut Notes::default());
+    end_all(
+        scene,
+        spec,
+        &mut status,
+        Duration::from_secs(1),
+        &mut Observations::default(),
+    );
     fail(scene, spec, &mut status, reason, message);
     status
 }
 
 /// Ends all containers that run, each with the code that it has after SIGTERM, or that of SIGKILL when it takes longer
 /// than it may.
-fn end_all(scene: &Scene<'_>, spec: &PodSpec, status: &mut PodStatus, grace: Duration, _: &mut Notes) {
+fn end_all(
+    scene: &ContainerContext<'_>,
+    spec: &PodSpec,
+    status: &mut PodStatus,
+    grace: Duration,
+    _: &mut Observations,
+) {
     let statuses = status.init_container_statuses.iter_mut().flatten();
     for status in statuses.chain(status.container_statuses.iter_mut().flatten()) {
         if status.state.as_ref().is_none_or(|state| state.running.is_none()) {
@@ -299,7 +316,7 @@ pub(super) fn ends_in(pod: &Pod, now: Timestamp) -> Duration {
 }
 
 /// The last status of a pod under deletion.
-pub(super) fn ended(scene: &Scene<'_>, place: &Place<'_>, notes: &mut Notes) -> PodStatus {
+pub(super) fn ended(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut Observations) -> PodStatus {
     let (pod, empty) = (scene.pod, PodSpec::default());
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut status = begun(pod, place, scene.now);
@@ -486,8 +503,8 @@ mod tests {
     fn check(metadata: Value, spec: Value, looks: &[(i64, &str)]) {
         let mut pod: Pod = serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a pod");
         for (now, expected) in looks {
-            let mut notes = Notes::default();
-            let scene = Scene::clear(&pod, Timestamp::from_second(*now).expect("small"));
+            let mut notes = Observations::default();
+            let scene = ContainerContext::clear(&pod, Timestamp::from_second(*now).expect("small"));
             let place = Place::of("10.0.0.1", "192.0.2.1");
             let status = go_on(&scene, &place, &mut notes);
             assert_eq!(&describe(&status, &notes), expected, "{} at {now}", json!(pod.spec));
@@ -495,7 +512,7 @@ mod tests {
         }
     }
 
-    fn describe(status: &PodStatus, notes: &Notes) -> String {
+    fn describe(status: &PodStatus, notes: &Observations) -> String {
         let mut words = vec![status.phase.clone().unwrap_or_default()];
         let init = status.init_container_statuses.iter().flatten();
         for one in init.chain(status.container_statuses.iter().flatten()) {
@@ -626,9 +643,9 @@ mod tests {
             "status": { "phase": "Pending", "qosClass": "BestEffort", "conditions": [{ "type": "example.com/mine", "status": "False" }] },
         }))
         .expect("a pod");
-        let scene = Scene::clear(&pod, Timestamp::UNIX_EPOCH);
+        let scene = ContainerContext::clear(&pod, Timestamp::UNIX_EPOCH);
         let place = Place::of("10.0.0.1", "192.0.2.1");
-        let status = go_on(&scene, &place, &mut Notes::default());
+        let status = go_on(&scene, &place, &mut Observations::default());
         assert_eq!(status.qos_class.as_deref(), Some("BestEffort"));
         assert!(
             status

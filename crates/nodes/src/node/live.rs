@@ -1,6 +1,6 @@
 //! The life of a container that really runs: the observed state of its process takes the place of the simulated one.
 //!
-//! Pure: wanted actions are noted ([`Notes::starts`], [`Notes::stops`]) and their results are seen the next time. The
+//! Pure: wanted actions are noted ([`Observations::starts`], [`Observations::stops`]) and their results are seen the next time. The
 //! rest of a container's life, when it is started again and how long it waits, is the same as in `container`.
 
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use kubewright::EventType;
 use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus};
 
 use super::behaviour::{KILLED, Role};
-use super::container::{self, Notes, Scene};
-use crate::processes::{Seen, State};
+use super::container::{self, ContainerContext, Observations};
+use crate::processes::{ObservedContainer, State};
 use kubewright_objects::meta;
 
 /// Begins the ids of containers that are processes.
@@ -24,11 +24,11 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// A container whose turn it is: asks for its start, or takes up one that was started. True when it runs or has run.
 pub(super) fn start(
-    live: &BTreeMap<String, Seen>,
+    live: &BTreeMap<String, ObservedContainer>,
     container: &Container,
     attempt: i32,
     status: &mut ContainerStatus,
-    notes: &mut Notes,
+    notes: &mut Observations,
 ) -> bool {
     let image = container.image.as_deref().unwrap_or_default();
     match live.get(&container.name).filter(|seen| seen.attempt >= attempt) {
@@ -66,12 +66,12 @@ pub(super) fn start(
 
 /// A container that runs as far as its status knows.
 pub(super) fn run(
-    scene: &Scene<'_>,
-    live: &BTreeMap<String, Seen>,
+    scene: &ContainerContext<'_>,
+    live: &BTreeMap<String, ObservedContainer>,
     container: &Container,
     role: Role,
     status: &mut ContainerStatus,
-    notes: &mut Notes,
+    notes: &mut Observations,
 ) -> bool {
     let name = &container.name;
     let is_changed = role != Role::Init && container.image.as_deref().unwrap_or_default() != status.image;
@@ -106,7 +106,7 @@ pub(super) fn run(
 }
 
 /// Writes down how a container has ended.
-pub(super) fn end(scene: &Scene<'_>, status: &mut ContainerStatus) {
+pub(super) fn end(scene: &ContainerContext<'_>, status: &mut ContainerStatus) {
     let seen = scene.live.and_then(|live| live.get(&status.name));
     let seen = seen.filter(|seen| seen.attempt == status.restart_count);
     let Some(State::Ended {
@@ -135,7 +135,11 @@ fn tell(status: &mut ContainerStatus, at: Option<jiff::Timestamp>, message: &str
 }
 
 /// A sidecar of a pod that is over: it is stopped, and has ended in the end.
-pub(super) fn ending(scene: &Scene<'_>, before: &ContainerStatus, notes: &mut Notes) -> ContainerStatus {
+pub(super) fn ending(
+    scene: &ContainerContext<'_>,
+    before: &ContainerStatus,
+    notes: &mut Observations,
+) -> ContainerStatus {
     let mut status = before.clone();
     let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
     match is_running(scene, &status.name) {
@@ -146,13 +150,13 @@ pub(super) fn ending(scene: &Scene<'_>, before: &ContainerStatus, notes: &mut No
     status
 }
 
-fn is_running(scene: &Scene<'_>, name: &str) -> bool {
+fn is_running(scene: &ContainerContext<'_>, name: &str) -> bool {
     let seen = scene.live.and_then(|live| live.get(name));
     seen.is_some_and(|seen| matches!(seen.state, State::Running { .. }))
 }
 
 /// Stops everything that still runs; false when nothing does.
-pub(super) fn stop_all(scene: &Scene<'_>, notes: &mut Notes) -> bool {
+pub(super) fn stop_all(scene: &ContainerContext<'_>, notes: &mut Observations) -> bool {
     let names = scene.live.into_iter().flat_map(BTreeMap::keys);
     let running: Vec<_> = names.filter(|name| is_running(scene, name)).collect();
     let stops = running
@@ -174,7 +178,7 @@ mod tests {
     /// The states to expect, step by step, of a pod whose containers are observed so.
     struct Play {
         pod: Pod,
-        live: BTreeMap<String, Seen>,
+        live: BTreeMap<String, ObservedContainer>,
     }
 
     impl Play {
@@ -188,15 +192,16 @@ mod tests {
 
         fn sees(&mut self, name: &str, attempt: i32, state: State) {
             let about = "program".to_owned();
-            self.live.insert(name.to_owned(), Seen { attempt, state, about });
+            self.live
+                .insert(name.to_owned(), ObservedContainer { attempt, state, about });
         }
 
         /// Looks at this second, and compares the pod and its orders.
         fn check(&mut self, second: i64, expected: &str) {
-            let mut notes = Notes::default();
-            let scene = Scene {
+            let mut notes = Observations::default();
+            let scene = ContainerContext {
                 live: Some(&self.live),
-                ..Scene::clear(&self.pod, Timestamp::from_second(second).expect("small"))
+                ..ContainerContext::clear(&self.pod, Timestamp::from_second(second).expect("small"))
             };
             let place = Place::of("127.1.0.1", "127.0.0.1");
             let status = life::go_on(&scene, &place, &mut notes);

@@ -38,7 +38,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::addresses::Addresses;
-use self::container::{Notes, Scene};
+use self::container::{ContainerContext, Observations};
 pub(crate) use self::evictor::controller as evictor;
 pub use self::fleet::Nodes;
 use self::fleet::State;
@@ -237,7 +237,7 @@ impl Kubelet {
         };
         let (name, host) = (meta::name(&node.metadata).to_owned(), fleet::address(node));
         let has_image = |image: &str| self.memory().images.contains(&(name.clone(), image.to_owned()));
-        let scene = Scene {
+        let scene = ContainerContext {
             pod,
             now: ctx.now(),
             obstacles: &obstacles,
@@ -249,7 +249,7 @@ impl Kubelet {
             host: &host,
             unmounted: mount.is_some(),
         };
-        let mut notes = Notes::default();
+        let mut notes = Observations::default();
         let status = life::go_on(&scene, &place, &mut notes);
         let mark = life::mark(pod, &status);
         if self.with(pod, |of_pod| of_pod.mark.as_ref() != Some(&mark)) {
@@ -271,7 +271,7 @@ impl Kubelet {
         ctx: &Context,
         pod: &Pod,
         node: &str,
-        events: Vec<container::Said>,
+        events: Vec<container::PodEvent>,
         pulled: Vec<String>,
         failing: Vec<(String, String)>,
     ) {
@@ -385,9 +385,9 @@ impl Kubelet {
         // As a kubelet does: a watch sees that the pod has ended and is not ready, and only then that it goes.
         if !is_over && pods::phase(pod) == "Running" {
             let host = fleet::address(node);
-            let scene = Scene::clear(pod, ctx.now());
+            let scene = ContainerContext::clear(pod, ctx.now());
             let place = Place::of("", &host);
-            let status = life::ended(&scene, &place, &mut Notes::default());
+            let status = life::ended(&scene, &place, &mut Observations::default());
             match write(ctx, pod, status).await {
                 // Another client removed it at once.
                 Err(error) if error.is_not_found() => return Ok(Action::await_change()),

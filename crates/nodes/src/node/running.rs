@@ -12,7 +12,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
 use kubewright::{Action, Client, Context, EventType, Result};
 
-use super::container::{Notes, Scene};
+use super::container::{ContainerContext, Observations};
 use super::life::{self, Place};
 use super::{Kubelet, behaviour, ephemeral, hindrances, write};
 use crate::processes::{self, Processes};
@@ -75,12 +75,12 @@ impl Kubelet {
         };
         let mut tried = BTreeSet::new();
         let (status, mut notes) = loop {
-            let mut notes = Notes::default();
+            let mut notes = Observations::default();
             let seen = processes.seen(meta::uid(&pod.metadata));
-            let scene = Scene {
+            let scene = ContainerContext {
                 live: Some(&seen),
                 obstacles: &obstacles,
-                ..Scene::clear(pod, Timestamp::now())
+                ..ContainerContext::clear(pod, Timestamp::now())
             };
             let status = life::go_on(&scene, &place, &mut notes);
             for (name, why) in &notes.stops {
@@ -147,12 +147,12 @@ impl Kubelet {
         // A watch sees how it ended, and only then that it goes.
         if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
             let seen = processes.seen(uid);
-            let scene = Scene {
+            let scene = ContainerContext {
                 live: Some(&seen),
-                ..Scene::clear(pod, Timestamp::now())
+                ..ContainerContext::clear(pod, Timestamp::now())
             };
             let place = Place::of("", HOST);
-            let status = life::ended(&scene, &place, &mut Notes::default());
+            let status = life::ended(&scene, &place, &mut Observations::default());
             write(ctx, pod, status).await?;
         }
         processes.forget(uid);

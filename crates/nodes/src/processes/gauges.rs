@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kubewright::k8s_openapi::api::core::v1::Container;
 
-use super::launch::Reins;
+use super::launch::ShimControl;
 use super::lock;
 use super::table::{Table, resident};
 use kubewright_objects::quantity::milli;
@@ -45,7 +45,7 @@ pub(super) fn limit(container: &Container) -> Option<u64> {
 pub(super) struct Gauge {
     /// The process above its program.
     shim: u32,
-    reins: Reins,
+    shim_control: ShimControl,
     /// The most memory that it may hold.
     limit: Option<u64>,
     is_over: AtomicBool,
@@ -78,7 +78,7 @@ impl Gauge {
             .fold(0_u64, |sum, pid| sum.saturating_add(resident(pid)));
         if self.limit.is_some_and(|limit| memory > limit) {
             self.is_over.store(true, Ordering::Relaxed);
-            self.reins.kill();
+            self.shim_control.kill();
         }
         if at_all {
             lock(&self.readings).read(now, table.time_below(self.shim), memory);
@@ -120,14 +120,14 @@ impl Gauges {
     }
 
     /// Measures the processes below this one from now on, and kills them when they hold more memory than they may.
-    pub(super) fn add(&self, shim: u32, reins: Reins, limit: Option<u64>) -> Arc<Gauge> {
+    pub(super) fn add(&self, shim: u32, shim_control: ShimControl, limit: Option<u64>) -> Arc<Gauge> {
         let readings = Mutex::new(Readings {
             last: (Instant::now(), Duration::ZERO),
             usage: None,
         });
         let gauge = Arc::new(Gauge {
             shim,
-            reins,
+            shim_control,
             limit,
             is_over: AtomicBool::new(false),
             readings,

@@ -14,16 +14,16 @@ use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::{Client, EventType};
 use tokio::sync::{broadcast, watch};
 
-use super::beside::{Input, Terminal};
 use super::environment::{Sources, expand};
+use super::exec::{Input, Terminal};
 use super::gauges::{Gauge, limit};
 use super::images::{self, Program};
-use super::launch::{Launched, Order, Reins};
+use super::launch::{Launched, Order, ShimControl};
 use super::logs::Log;
 use super::order::{access_file, folders, message_path, order, paths, temporary};
 use super::paths::Paths;
 use super::volumes::{self, Given};
-use super::{Processes, Seen, State, access, lock, probes};
+use super::{ObservedContainer, Processes, State, access, lock, probes};
 use kubewright_objects::meta;
 
 /// How much of a message of termination is told (`MaxContainerTerminationMessageLength`), and of a log in its place.
@@ -54,7 +54,7 @@ pub(super) struct Instance {
 
 /// The running program, and the parts that may run beside it.
 pub(super) struct Running {
-    reins: Reins,
+    shim_control: ShimControl,
     /// None when it had ended at once.
     pub(super) gauge: Option<Arc<Gauge>>,
     order: Order,
@@ -75,8 +75,8 @@ pub(crate) struct Prepared {
 }
 
 impl Instance {
-    pub(super) fn seen(&self) -> Seen {
-        Seen {
+    pub(super) fn seen(&self) -> ObservedContainer {
+        ObservedContainer {
             attempt: self.attempt,
             state: lock(&self.state).clone(),
             about: self.about.clone(),
@@ -105,13 +105,13 @@ impl Instance {
 
     pub(super) fn terminate(&self) {
         if let Some(running) = &self.running {
-            running.reins.terminate();
+            running.shim_control.terminate();
         }
     }
 
     pub(super) fn kill(&self) {
         if let Some(running) = &self.running {
-            running.reins.kill();
+            running.shim_control.kill();
         }
     }
 
@@ -335,10 +335,10 @@ impl Processes {
             before,
             output: broadcast::Sender::new(PIECES),
             running: Some(Running {
-                reins: launched.reins.clone(),
+                shim_control: launched.shim_control.clone(),
                 gauge: launched.shim.id().map(|shim| {
-                    let (reins, limit) = (launched.reins.clone(), limit(container));
-                    self.0.gauges.add(shim, reins, limit)
+                    let (shim_control, limit) = (launched.shim_control.clone(), limit(container));
+                    self.0.gauges.add(shim, shim_control, limit)
                 }),
                 order,
                 paths,

@@ -62,16 +62,16 @@ impl Order {
 /// A program that runs.
 pub(super) struct Launched {
     pub(super) shim: Child,
-    pub(super) reins: Reins,
+    pub(super) shim_control: ShimControl,
     news: BufReader<OwnedReadHalf>,
     record: Record,
 }
 
 /// Gives a shim orders for its program. Cheap to clone; when the last is dropped, the program ends.
 #[derive(Clone)]
-pub struct Reins(Arc<OwnedWriteHalf>);
+pub struct ShimControl(Arc<OwnedWriteHalf>);
 
-impl Reins {
+impl ShimControl {
     pub(super) fn terminate(&self) {
         self.say(TERMINATE);
     }
@@ -190,7 +190,7 @@ impl Launcher {
             let (read, write) = stream.into_inner().into_split();
             Ok(Launched {
                 shim,
-                reins: Reins(Arc::new(write)),
+                shim_control: ShimControl(Arc::new(write)),
                 news: BufReader::new(read),
                 record,
             })

@@ -28,7 +28,7 @@ pub(crate) struct Log {
     path: PathBuf,
     writer: Mutex<Writer>,
     /// How much was written, and whether more may come.
-    told: watch::Sender<Told>,
+    told: watch::Sender<LogProgress>,
 }
 
 struct Writer {
@@ -38,7 +38,7 @@ struct Writer {
 
 /// How far a log has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct LogProgress {
     lines: u64,
     /// How often the file was begun anew.
     turns: u64,
@@ -51,7 +51,7 @@ impl Log {
         Ok(Log {
             path: path.to_owned(),
             writer: Mutex::new(Writer { file, size: 0 }),
-            told: watch::Sender::new(Told::default()),
+            told: watch::Sender::new(LogProgress::default()),
         })
     }
 
@@ -155,7 +155,7 @@ fn older(path: &Path) -> PathBuf {
 /// Reads a log as it grows.
 pub struct Reader {
     path: PathBuf,
-    told: watch::Receiver<Told>,
+    told: watch::Receiver<LogProgress>,
     /// The file that is read, and the one behind it.
     files: VecDeque<File>,
     /// How often the file had been begun anew when it was opened last; none before that.

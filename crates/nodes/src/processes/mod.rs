@@ -12,7 +12,7 @@
 //! | `images` | which program stands for an image |
 //! | `environment`, `volumes`, `paths`, `tokens`, `access`, `resolv` | what a program is given |
 //! | `instance`, `order` | the life of one container, its hooks; what is started |
-//! | `beside` | commands that clients run beside it |
+//! | `exec` | commands that clients run beside it |
 //! | `probes` | its probes |
 //! | `proxy`, `names`, `dns` | the addresses of Services, their names, and the name server |
 //! | `stop` | how containers and pods end |
@@ -25,9 +25,9 @@
 //! every folder is the cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
 mod access;
-mod beside;
 mod dns;
 mod environment;
+mod exec;
 mod gauges;
 mod home;
 mod images;
@@ -60,15 +60,15 @@ use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::{EventType, Request, Source, Waker};
 use tokio::sync::watch;
 
-pub use self::beside::{Attached, Beside, Input, Terminal};
 use self::dns::Dns;
+pub use self::exec::{Attached, ExecProcess, Input, Terminal};
 use self::gauges::Gauges;
 pub use self::gauges::Usage;
 use self::home::Home;
 pub use self::images::Images;
 use self::instance::Instance;
 use self::launch::Launcher;
-pub use self::launch::Reins;
+pub use self::launch::ShimControl;
 pub use self::lines::Line;
 pub use self::logs::Reader as LogReader;
 use self::names::Names;
@@ -138,7 +138,7 @@ struct OfPod {
     request: Request,
     containers: BTreeMap<String, Arc<Instance>>,
     /// The events of the pod that are not written yet.
-    events: Vec<Said>,
+    events: Vec<PodEvent>,
     /// When everything of it is killed.
     deadline: watch::Sender<Option<tokio::time::Instant>>,
     is_stopping: bool,
@@ -146,11 +146,11 @@ struct OfPod {
 }
 
 /// An event: its type, reason and message.
-pub(crate) type Said = (EventType, &'static str, String);
+pub(crate) type PodEvent = (EventType, &'static str, String);
 
 /// The observed state of a container.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedContainer {
     /// How often it was started before.
     pub(crate) attempt: i32,
     pub(crate) state: State,
@@ -306,7 +306,7 @@ impl Processes {
     }
 
     /// The observed containers of a pod.
-    pub(crate) fn seen(&self, uid: &str) -> BTreeMap<String, Seen> {
+    pub(crate) fn seen(&self, uid: &str) -> BTreeMap<String, ObservedContainer> {
         let pods = lock(&self.0.pods);
         let containers = pods.get(uid).into_iter().flat_map(|pod| &pod.containers);
         containers
@@ -315,7 +315,7 @@ impl Processes {
     }
 
     /// The events of a pod since the last call.
-    pub(crate) fn take_events(&self, uid: &str) -> Vec<Said> {
+    pub(crate) fn take_events(&self, uid: &str) -> Vec<PodEvent> {
         let mut pods = lock(&self.0.pods);
         pods.get_mut(uid)
             .map(|pod| std::mem::take(&mut pod.events))
@@ -369,7 +369,7 @@ impl Processes {
     }
 
     /// Something has happened to a pod: its kubelet looks at it again.
-    fn tell(&self, uid: &str, reason: &str, said: Option<Said>) {
+    fn tell(&self, uid: &str, reason: &str, said: Option<PodEvent>) {
         let request = {
             let mut pods = lock(&self.0.pods);
             let Some(pod) = pods.get_mut(uid) else { return };

@@ -12,16 +12,16 @@ thread_local! {
 }
 
 /// Counts one call, until it is dropped.
-struct Inside;
+struct CallGuard;
 
-impl Inside {
-    fn enter() -> Inside {
+impl CallGuard {
+    fn enter() -> CallGuard {
         DEPTH.set(DEPTH.get() + 1);
-        Inside
+        CallGuard
     }
 }
 
-impl Drop for Inside {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
@@ -29,7 +29,7 @@ impl Drop for Inside {
 
 /// Calls `work`; `None` when it panics.
 pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let _inside = Inside::enter();
+    let _inside = CallGuard::enter();
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 

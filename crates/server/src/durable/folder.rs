@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::OBJECTS_FILE;
 use super::error::DataDirError;
-use super::place;
+use super::identity;
 
 /// The version of everything in the folder. Raise it when an older kubewright would misread the files.
 pub(super) const FORMAT: u64 = 1;
@@ -118,7 +118,7 @@ impl Folder {
 
 /// The whole text of a small file.
 fn read_text(path: &Path) -> io::Result<String> {
-    place::regular(path)?;
+    identity::regular(path)?;
     fs::read_to_string(path)
 }
 
@@ -148,7 +148,7 @@ fn check_content(path: &Path) -> Result<(), DataDirError> {
 
 fn take_lock(path: &Path) -> Result<File, DataDirError> {
     let name = path.join(LOCK);
-    place::regular(&name).map_err(DataDirError::io("lock", &name))?;
+    identity::regular(&name).map_err(DataDirError::io("lock", &name))?;
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -16,7 +16,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, T
 use super::contain::contain;
 use super::error::DataDirError;
 use super::folder::{Folder, sync_folder};
-use super::place;
+use super::identity;
 use super::record::{self, Record};
 use super::salvage;
 use super::unsynced::Unsynced;
@@ -101,7 +101,7 @@ pub(super) fn write_new<'a>(
 
 /// Opens a file of objects and reads it; a damaged one is an error that lists the objects that can be saved.
 pub(super) fn open(file: &Path, synced: bool) -> Result<(Database, Restored), DataDirError> {
-    place::regular(file).map_err(DataDirError::io("read", file))?;
+    identity::regular(file).map_err(DataDirError::io("read", file))?;
     // A file that is damaged in a way that the database does not expect must not end the process.
     let opened = contain(|| -> Result<_, DatabaseFailure> {
         let database = database(file, synced)?;

@@ -12,7 +12,7 @@
 //! whole file and verifies every page and every record: a damaged one is an error that names the damage and the objects
 //! that can be saved, never a start with missing objects.
 //!
-//! `folder` is the folder, `place` tells whether a file is still in it, `journal` writes, `load` reads, `record` is the
+//! `folder` is the folder, `identity` tells whether a file is still in it, `journal` writes, `load` reads, `record` is the
 //! form of an object on the disk, `salvage` saves objects of a damaged file, `contain` catches panics of the database.
 //!
 //! Invariants: nothing is acknowledged that is not on the disk, in the file that the next start will open; a file
@@ -23,9 +23,9 @@
 mod contain;
 mod error;
 mod folder;
+mod identity;
 mod journal;
 mod load;
-mod place;
 mod record;
 mod salvage;
 #[cfg(test)]
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use kubewright_apiserver::storage::journal::Restored;
 
-use self::place::Place;
+use self::identity::FileIdentity;
 pub use contain::panic_is_reported;
 pub use error::DataDirError;
 pub use folder::Folder;
@@ -79,9 +79,9 @@ pub fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
         let file = file.clone();
         Box::new(move || load::database(&file, synced))
     };
-    let place = Place::of(&file).map_err(DataDirError::io("find", &file))?;
-    let place = Box::new(move || place.check());
-    let journal = FileJournal::start(database, reopen, place, restored.revision, folder.take_lock())
+    let identity = FileIdentity::of(&file).map_err(DataDirError::io("find", &file))?;
+    let in_place = Box::new(move || identity.check());
+    let journal = FileJournal::start(database, reopen, in_place, restored.revision, folder.take_lock())
         .map_err(DataDirError::io("start a thread that writes", &file))?;
     Ok(Opened {
         folder: Arc::new(folder),

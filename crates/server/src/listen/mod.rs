@@ -40,7 +40,7 @@ use tokio::time::MissedTickBehavior;
 use crate::front::{Front, Peer};
 use crate::places::{Bounds, Limits, Place, Places, UnderWay};
 use crate::response::ResponseBody;
-use crate::response::unsent::{self, PIECE, Room, Streams};
+use crate::response::unsent::{self, PIECE, Streams, UnsentBudget};
 use crate::tls::Tls;
 use guard::Guarded;
 pub use threads::Threads;
@@ -67,13 +67,13 @@ struct Shared {
     limits: Limits,
     http1: hyper::server::conn::http1::Builder,
     http2: http2::Builder<Streams>,
-    room: Arc<Room>,
+    room: Arc<UnsentBudget>,
 }
 
 /// Serves `socket` until the cluster stops and every connection is gone. Never fails: an error concerns one client.
 pub async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, threads: Threads) {
     let places = Places::new(Bounds::of(limits.places()), limits.clone());
-    let room = Room::new(unsent::Bounds::default(), limits.stall);
+    let room = UnsentBudget::new(unsent::Bounds::default(), limits.stall);
     let stop = front.stop.clone();
     let shared = Arc::new(Shared {
         http1: http1::builder(),

@@ -53,9 +53,9 @@ pub(crate) struct TlsStream<S> {
     /// The beginning of a record, or of a message in several of them.
     incoming: Vec<u8>,
     /// Decrypted bytes that the reader has not taken yet.
-    plain: Kept,
+    plain: ReadBuffer,
     /// Records that the socket has not taken yet.
-    outgoing: Kept,
+    outgoing: ReadBuffer,
     /// Whether the client has said that nothing follows.
     ended: bool,
     /// Whether we have.
@@ -64,12 +64,12 @@ pub(crate) struct TlsStream<S> {
 
 /// Bytes that wait for their reader, which takes them from the front.
 #[derive(Default)]
-struct Kept {
+struct ReadBuffer {
     bytes: Vec<u8>,
     taken: usize,
 }
 
-impl Kept {
+impl ReadBuffer {
     fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
@@ -86,7 +86,7 @@ impl Kept {
     fn take(&mut self, count: usize) {
         self.taken += count;
         if self.is_empty() {
-            *self = Kept::default();
+            *self = ReadBuffer::default();
         }
     }
 }
@@ -96,24 +96,24 @@ type Traffic<'a> = WriteTraffic<'a, ServerConnectionData>;
 
 /// The data to encrypt.
 #[derive(Clone, Copy)]
-enum Said<'a> {
+enum Outgoing<'a> {
     Plain(&'a [u8]),
     /// That nothing follows.
     Goodbye,
 }
 
-impl Said<'_> {
+impl Outgoing<'_> {
     fn len(self) -> usize {
         match self {
-            Said::Plain(bytes) => bytes.len(),
-            Said::Goodbye => 0,
+            Outgoing::Plain(bytes) => bytes.len(),
+            Outgoing::Goodbye => 0,
         }
     }
 
     fn write(self, traffic: &mut Traffic<'_>, into: &mut [u8]) -> Result<usize, EncryptError> {
         match self {
-            Said::Plain(bytes) => traffic.encrypt(bytes, into),
-            Said::Goodbye => traffic.queue_close_notify(into),
+            Outgoing::Plain(bytes) => traffic.encrypt(bytes, into),
+            Outgoing::Goodbye => traffic.queue_close_notify(into),
         }
     }
 }
@@ -134,8 +134,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             socket,
             session: UnbufferedServerConnection::new(config).map_err(invalid)?,
             incoming: Vec::new(),
-            plain: Kept::default(),
-            outgoing: Kept::default(),
+            plain: ReadBuffer::default(),
+            outgoing: ReadBuffer::default(),
             ended: false,
             said_goodbye: false,
         };
@@ -280,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     }
 
     /// Encrypts this and sends it as far as the socket takes it.
-    fn say(&mut self, cx: &mut Context<'_>, what: Said<'_>) -> io::Result<()> {
+    fn say(&mut self, cx: &mut Context<'_>, what: Outgoing<'_>) -> io::Result<()> {
         WRITE.with_borrow_mut(|buffer| {
             let mut made = None;
             self.process_incoming(|mut traffic| {
@@ -312,7 +312,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 }
 
 /// Encodes a message of rustls itself, behind the waiting bytes.
-fn encode<D>(mut data: EncodeTlsData<'_, D>, outgoing: &mut Kept) -> io::Result<()> {
+fn encode<D>(mut data: EncodeTlsData<'_, D>, outgoing: &mut ReadBuffer) -> io::Result<()> {
     let from = outgoing.bytes.len();
     loop {
         match data.encode(&mut outgoing.bytes[from..]) {
@@ -354,7 +354,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         ready!(this.poll_send(cx))?;
         let plain = &plain[..plain.len().min(BATCH)];
         if !plain.is_empty() {
-            this.say(cx, Said::Plain(plain))?;
+            this.say(cx, Outgoing::Plain(plain))?;
         }
         Poll::Ready(Ok(plain.len()))
     }
@@ -399,7 +399,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
         ready!(this.poll_send(cx))?;
         if !this.said_goodbye {
             this.said_goodbye = true;
-            this.say(cx, Said::Goodbye)?;
+            this.say(cx, Outgoing::Goodbye)?;
             ready!(this.poll_send(cx))?;
         }
         Pin::new(&mut this.socket).poll_shutdown(cx)

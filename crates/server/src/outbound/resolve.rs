@@ -17,20 +17,20 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 /// Where a Service is.
-pub(super) enum Place {
+pub(super) enum ServiceAddress {
     Addresses(Vec<SocketAddr>),
     /// A host that is to be looked up; the port is the one that was asked for.
     Host(String),
 }
 
 /// Where a port of a Service is; the error is upstream's.
-pub(super) fn service(storage: &dyn Storage, namespace: &str, name: &str, port: u16) -> Result<Place, String> {
+pub(super) fn service(storage: &dyn Storage, namespace: &str, name: &str, port: u16) -> Result<ServiceAddress, String> {
     let stored = storage
         .get("services", &format!("{namespace}/{name}"))
         .ok_or_else(|| format!("service {name:?} not found"))?;
     let spec = stored.value().get("spec").unwrap_or(&Value::Null);
     if text(spec, "type") == "ExternalName" {
-        return Ok(Place::Host(text(spec, "externalName").to_owned()));
+        return Ok(ServiceAddress::Host(text(spec, "externalName").to_owned()));
     }
     let served = items(spec, "ports").find(|served| served.get("port").and_then(Value::as_u64) == Some(port.into()));
     let Some(served) = served else {
@@ -44,7 +44,7 @@ pub(super) fn service(storage: &dyn Storage, namespace: &str, name: &str, port: 
     if found.is_empty() {
         return Err(format!("no endpoints available for service {name:?}"));
     }
-    Ok(Place::Addresses(found))
+    Ok(ServiceAddress::Addresses(found))
 }
 
 /// The port of this name in a list of ports; a single one needs no name.

@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::work::{Client, Crowded, Workers};
+use crate::work::{Client, QueueFull, Workers};
 use unsent::Sending;
 
 /// See the top of this file.
@@ -69,7 +69,7 @@ pub struct Watch<L = WatchBody> {
     /// None while a line is made elsewhere.
     lines: Option<L>,
     making: Option<BoxFuture<'static, (L, Option<Bytes>)>>,
-    elsewhere: Elsewhere,
+    elsewhere: Offload,
     company: usize,
     ended: bool,
     stopped: BoxFuture<'static, ()>,
@@ -77,7 +77,7 @@ pub struct Watch<L = WatchBody> {
 }
 
 /// Where lines are made that take long, and on whose turn.
-pub(crate) struct Elsewhere {
+pub(crate) struct Offload {
     pub(crate) workers: Workers,
     pub(crate) client: Client,
 }
@@ -114,7 +114,7 @@ const MADE: usize = 64 * 1024;
 
 impl ResponseBody {
     /// An answer of the core, as it is sent. `stop` ends watches.
-    pub(crate) fn new(body: Body, stop: &CancellationToken, elsewhere: impl FnOnce() -> Elsewhere) -> ResponseBody {
+    pub(crate) fn new(body: Body, stop: &CancellationToken, elsewhere: impl FnOnce() -> Offload) -> ResponseBody {
         match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
             Body::Long(pieces) => ResponseBody::Long(pieces),
@@ -203,7 +203,7 @@ impl Pace {
 }
 
 impl<L: Lines> Watch<L> {
-    fn new(lines: L, stopped: BoxFuture<'static, ()>, elsewhere: Elsewhere) -> Watch<L> {
+    fn new(lines: L, stopped: BoxFuture<'static, ()>, elsewhere: Offload) -> Watch<L> {
         Watch {
             lines: Some(lines),
             making: None,
@@ -337,7 +337,7 @@ async fn made<L: Lines>(workers: Workers, client: Client, mut lines: L) -> (L, O
     match workers.run(client, Box::pin(work)).await {
         Ok(made) => made,
         // Not of a client without a connection.
-        Err(Crowded) => std::future::pending().await,
+        Err(QueueFull) => std::future::pending().await,
     }
 }
 
@@ -408,8 +408,8 @@ mod tests {
 
     use super::*;
 
-    fn elsewhere() -> Elsewhere {
-        Elsewhere {
+    fn elsewhere() -> Offload {
+        Offload {
             workers: Workers::new(1),
             client: Client {
                 user: "u".to_owned(),

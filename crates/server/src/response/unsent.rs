@@ -59,7 +59,7 @@ impl Default for Bounds {
 pub(crate) struct Full;
 
 /// The room of all connections.
-pub(crate) struct Room {
+pub(crate) struct UnsentBudget {
     bounds: Bounds,
     stall: Duration,
     started: Instant,
@@ -117,9 +117,9 @@ impl Waits {
     }
 }
 
-impl Room {
-    pub(crate) fn new(bounds: Bounds, stall: Duration) -> Arc<Room> {
-        Arc::new(Room {
+impl UnsentBudget {
+    pub(crate) fn new(bounds: Bounds, stall: Duration) -> Arc<UnsentBudget> {
+        Arc::new(UnsentBudget {
             bounds,
             stall,
             started: Instant::now(),
@@ -129,17 +129,17 @@ impl Room {
     }
 
     /// The counter of a new connection of HTTP/2.
-    pub(crate) fn connection(self: &Arc<Room>) -> Arc<Unsent> {
+    pub(crate) fn connection(self: &Arc<UnsentBudget>) -> Arc<UnsentBuffer> {
         self.counter(true)
     }
 
     /// That of a connection of HTTP/1.1.
-    pub(crate) fn connection_of_one(self: &Arc<Room>) -> Arc<Unsent> {
+    pub(crate) fn connection_of_one(self: &Arc<UnsentBudget>) -> Arc<UnsentBuffer> {
         self.counter(false)
     }
 
-    fn counter(self: &Arc<Room>, side_by_side: bool) -> Arc<Unsent> {
-        Arc::new(Unsent {
+    fn counter(self: &Arc<UnsentBudget>, side_by_side: bool) -> Arc<UnsentBuffer> {
+        Arc::new(UnsentBuffer {
             room: self.clone(),
             own: Waits::new(self.bounds.connection),
             side_by_side,
@@ -172,21 +172,21 @@ impl Room {
         }
     }
 
-    /// How often [`sweep`](Room::sweep) is worth it.
+    /// How often [`sweep`](UnsentBudget::sweep) is worth it.
     pub(crate) fn sweeping(&self) -> Duration {
         (self.stall.min(HASTE) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 }
 
 /// The answers that wait to be sent to the client of a connection.
-pub(crate) struct Unsent {
-    room: Arc<Room>,
+pub(crate) struct UnsentBuffer {
+    room: Arc<UnsentBudget>,
     own: Waits,
     /// Whether answers are sent side by side, as over HTTP/2.
     side_by_side: bool,
 }
 
-impl Unsent {
+impl UnsentBuffer {
     /// Waits until another answer may be made.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Unsent {
     }
 
     /// Counts an answer that was made.
-    pub(crate) fn count(self: &Arc<Unsent>, body: &Body) -> Counted {
+    pub(crate) fn count(self: &Arc<UnsentBuffer>, body: &Body) -> UnsentPermit {
         let bytes = match body {
             Body::Full(bytes) => bytes.len(),
             Body::Long(pieces) if self.side_by_side => pieces.len(),
@@ -220,7 +220,7 @@ impl Unsent {
         };
         self.own.add(bytes);
         self.room.all.add(bytes);
-        Counted {
+        UnsentPermit {
             unsent: self.clone(),
             bytes,
         }
@@ -228,12 +228,12 @@ impl Unsent {
 }
 
 /// Bytes that are counted, until this is dropped.
-pub(crate) struct Counted {
-    unsent: Arc<Unsent>,
+pub(crate) struct UnsentPermit {
+    unsent: Arc<UnsentBuffer>,
     bytes: usize,
 }
 
-impl Counted {
+impl UnsentPermit {
     fn sent(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -242,7 +242,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for UnsentPermit {
     fn drop(&mut self) {
         self.sent(self.bytes);
     }
@@ -251,7 +251,7 @@ impl Drop for Counted {
 /// A body that is being sent, counted and watched.
 pub struct Sending {
     body: ResponseBody,
-    counted: Counted,
+    counted: UnsentPermit,
     /// The piece that HTTP/2 took last; it asks for another one when that has gone.
     last: usize,
     progress: Arc<Progress>,
@@ -260,7 +260,7 @@ pub struct Sending {
 
 impl Sending {
     /// A body as it is to be sent: watched where there is a stream that can be ended, and something that is worth it.
-    pub(crate) fn of(body: ResponseBody, counted: Counted) -> ResponseBody {
+    pub(crate) fn of(body: ResponseBody, counted: UnsentPermit) -> ResponseBody {
         let small = body.size_hint().exact().is_some_and(|bytes| bytes <= SMALL as u64);
         let is_whole = matches!(body, ResponseBody::Full(_));
         let Ok(stream) = STREAM.try_with(Clone::clone) else {
@@ -378,8 +378,8 @@ mod tests {
     const MIB: usize = 1024 * 1024;
     const STALL: Duration = Duration::from_secs(60);
 
-    fn room(connection: usize, all: usize) -> Arc<Room> {
-        let room = Room::new(Bounds { connection, all }, STALL);
+    fn room(connection: usize, all: usize) -> Arc<UnsentBudget> {
+        let room = UnsentBudget::new(Bounds { connection, all }, STALL);
         let swept = room.clone();
         tokio::spawn(async move {
             loop {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     /// A client of a server whose answers are all of the same length; its windows are open, or stay closed.
-    async fn client(room: &Arc<Room>, open: bool) -> h2::client::SendRequest<Bytes> {
+    async fn client(room: &Arc<UnsentBudget>, open: bool) -> h2::client::SendRequest<Bytes> {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let unsent = room.connection();
         tokio::spawn(async move {
@@ -410,7 +410,7 @@ mod tests {
         client
     }
 
-    async fn answer(unsent: &Arc<Unsent>) -> Response<ResponseBody> {
+    async fn answer(unsent: &Arc<UnsentBuffer>) -> Response<ResponseBody> {
         let (code, text) = match unsent.room().await {
             Ok(()) => (StatusCode::OK, Bytes::from(vec![b'x'; ANSWER])),
             Err(Full) => (StatusCode::TOO_MANY_REQUESTS, Bytes::new()),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     /// A client over HTTP/1.1 that has asked.
-    async fn asked(room: &Arc<Room>) -> tokio::io::DuplexStream {
+    async fn asked(room: &Arc<UnsentBudget>) -> tokio::io::DuplexStream {
         let (mut near, far) = tokio::io::duplex(64 * 1024);
         let unsent = room.connection_of_one();
         tokio::spawn(async move {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::forward::Pod;
 pub use self::remote::{Remote, answer as remote};
-pub use self::websocket::{STATUS, STDERR, STDOUT, Said, ended, failed};
+pub use self::websocket::{ClientMessage, STATUS, STDERR, STDOUT, ended, failed};
 use crate::response::ResponseBody;
 
 /// How many pieces may wait for a client.

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::sync::CancellationToken;
 
 use super::spdy::{self, Came, Opened};
-use super::websocket::{self, Channels, STATUS, STDERR, STDIN, STDOUT, Said};
+use super::websocket::{self, Channels, ClientMessage, STATUS, STDERR, STDIN, STDOUT};
 use crate::response::{Duplex, ResponseBody, Upgrade};
 
 /// How many pieces may wait for a client.
@@ -38,7 +38,7 @@ const VERSION: &str = "x-stream-protocol-version";
 /// A client.
 pub struct Remote {
     /// The client's messages, until it goes.
-    pub said: mpsc::Receiver<Said>,
+    pub said: mpsc::Receiver<ClientMessage>,
     /// The messages to it, with the number of the stream.
     pub to: mpsc::Sender<(u8, Bytes)>,
 }
@@ -230,16 +230,16 @@ async fn gather(opened: &mut mpsc::Receiver<Opened>, streams: Streams) -> Option
 }
 
 /// Hears the streams on which the client sends, until all of them have ended.
-async fn hear(stdin: Option<Opened>, resize: Option<Opened>, saying: mpsc::Sender<Said>) {
+async fn hear(stdin: Option<Opened>, resize: Option<Opened>, saying: mpsc::Sender<ClientMessage>) {
     let input = async {
         let Some(mut stdin) = stdin else { return };
         while let Some(Came::Bytes(bytes)) = stdin.from.recv().await {
-            if saying.send(Said::Input(bytes)).await.is_err() {
+            if saying.send(ClientMessage::Input(bytes)).await.is_err() {
                 return;
             }
         }
         // Without a receiver the program has gone.
-        let _ = saying.send(Said::InputEnds).await;
+        let _ = saying.send(ClientMessage::InputEnds).await;
     };
     let sizes = async {
         let Some(mut resize) = resize else { return };
@@ -312,10 +312,10 @@ mod tests {
         let echo = |Remote { mut said, to }| async move {
             while let Some(word) = said.recv().await {
                 match word {
-                    Said::Input(bytes) if bytes == "exit" => break,
-                    Said::Input(bytes) => to.send((STDOUT, bytes)).await.expect("the client is there"),
-                    Said::InputEnds => break,
-                    Said::Size(..) | Said::Nothing => {}
+                    ClientMessage::Input(bytes) if bytes == "exit" => break,
+                    ClientMessage::Input(bytes) => to.send((STDOUT, bytes)).await.expect("the client is there"),
+                    ClientMessage::InputEnds => break,
+                    ClientMessage::Size(..) | ClientMessage::Nothing => {}
                 }
             }
             let failed = websocket::failed("no");

@@ -139,7 +139,7 @@ pub(crate) fn farewell() -> Message {
 
 /// A message of a client.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ClientMessage {
     /// For the standard input.
     Input(Bytes),
     /// Nothing more comes for it.
@@ -201,18 +201,18 @@ impl Channels {
     }
 
     /// Reads a message.
-    pub(super) fn read(self, message: Bytes) -> Said {
+    pub(super) fn read(self, message: Bytes) -> ClientMessage {
         if self.version == Version::Fifth && message.first() == Some(&CLOSE) {
             return if message[1..] == [STDIN] {
-                Said::InputEnds
+                ClientMessage::InputEnds
             } else {
-                Said::Nothing
+                ClientMessage::Nothing
             };
         }
         match self.codec.read(message) {
-            Some((STDIN, bytes)) => Said::Input(bytes),
+            Some((STDIN, bytes)) => ClientMessage::Input(bytes),
             Some((RESIZE, size)) => self::size(&size),
-            _ => Said::Nothing,
+            _ => ClientMessage::Nothing,
         }
     }
 
@@ -228,12 +228,12 @@ impl Channels {
 }
 
 /// Reads the size of a terminal (`remotecommand.TerminalSize`).
-pub(super) fn size(text: &[u8]) -> Said {
+pub(super) fn size(text: &[u8]) -> ClientMessage {
     let size: Value = serde_json::from_slice(text).unwrap_or_default();
     let number = |field: &str| size[field].as_u64().and_then(|number| u16::try_from(number).ok());
     match (number("Width"), number("Height")) {
-        (Some(columns), Some(rows)) => Said::Size(columns, rows),
-        _ => Said::Nothing,
+        (Some(columns), Some(rows)) => ClientMessage::Size(columns, rows),
+        _ => ClientMessage::Nothing,
     }
 }
 
@@ -319,30 +319,38 @@ mod tests {
     #[test]
     fn what_clients_say() {
         #[track_caller]
-        fn check(protocol: &str, message: &[u8], expected: Said) {
+        fn check(protocol: &str, message: &[u8], expected: ClientMessage) {
             assert_eq!(
                 of(protocol).read(Bytes::copy_from_slice(message)),
                 expected,
                 "{protocol} {message:?}"
             );
         }
-        let hello = || Said::Input(Bytes::from_static(b"hello"));
+        let hello = || ClientMessage::Input(Bytes::from_static(b"hello"));
         for protocol in ["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io", ""] {
             check(protocol, b"\0hello", hello());
-            check(protocol, b"\0", Said::Input(Bytes::new()));
-            check(protocol, &[CLOSE, 1], Said::Nothing);
-            check(protocol, b"\x04{\"Width\":80,\"Height\":24}", Said::Size(80, 24));
-            check(protocol, b"\x04{\"Width\":-1}", Said::Nothing);
-            check(protocol, b"\x09x", Said::Nothing);
-            check(protocol, b"", Said::Nothing);
+            check(protocol, b"\0", ClientMessage::Input(Bytes::new()));
+            check(protocol, &[CLOSE, 1], ClientMessage::Nothing);
+            check(
+                protocol,
+                b"\x04{\"Width\":80,\"Height\":24}",
+                ClientMessage::Size(80, 24),
+            );
+            check(protocol, b"\x04{\"Width\":-1}", ClientMessage::Nothing);
+            check(protocol, b"\x09x", ClientMessage::Nothing);
+            check(protocol, b"", ClientMessage::Nothing);
         }
-        check("v5.channel.k8s.io", &[CLOSE, STDIN], Said::InputEnds);
-        check("v4.channel.k8s.io", &[CLOSE, STDIN], Said::Nothing);
+        check("v5.channel.k8s.io", &[CLOSE, STDIN], ClientMessage::InputEnds);
+        check("v4.channel.k8s.io", &[CLOSE, STDIN], ClientMessage::Nothing);
         for protocol in ["v4.base64.channel.k8s.io", "base64.channel.k8s.io"] {
             check(protocol, b"0aGVsbG8=", hello());
             check(protocol, b"0aGVs\nbG8=", hello());
-            check(protocol, b"0", Said::Input(Bytes::new()));
-            check(protocol, b"4eyJXaWR0aCI6ODAsIkhlaWdodCI6MjR9", Said::Size(80, 24));
+            check(protocol, b"0", ClientMessage::Input(Bytes::new()));
+            check(
+                protocol,
+                b"4eyJXaWR0aCI6ODAsIkhlaWdodCI6MjR9",
+                ClientMessage::Size(80, 24),
+            );
             for nothing in [
                 &b"0aGVsbG8"[..],
                 b"0***",
@@ -352,7 +360,7 @@ mod tests {
                 b"\xff0",
                 b"",
             ] {
-                check(protocol, nothing, Said::Nothing);
+                check(protocol, nothing, ClientMessage::Nothing);
             }
         }
     }

@@ -14,8 +14,8 @@ mod spread;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::cache::Cache;
 use super::fit;
-use super::ledger::Ledger;
 use super::neighbours::Namespaces;
 use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
@@ -36,11 +36,11 @@ struct Answer {
 pub(super) struct Choice<'a> {
     pub(super) pod: &'a Pod,
     /// Selects the pods that belong together with it.
-    pub(super) kin: Option<&'a LabelSelector>,
+    pub(super) default_selector: Option<&'a LabelSelector>,
     pub(super) nodes: &'a [&'a Node],
     /// These and the others.
     pub(super) all: &'a [&'a Node],
-    pub(super) ledger: &'a Ledger,
+    pub(super) cache: &'a Cache,
     pub(super) namespaces: &'a Namespaces,
 }
 
@@ -62,7 +62,7 @@ impl Choice<'_> {
         let (Some(spec), [_, _, ..]) = (self.pod.spec.as_ref(), self.nodes) else {
             return vec![];
         };
-        let rooms = room::Rooms::of(self.pod, self.nodes, self.ledger);
+        let rooms = room::Rooms::of(self.pod, self.nodes, self.cache);
         let answer = |plugin, weight, scores| Answer { plugin, weight, scores };
         vec![
             answer("TaintToleration", 3, taints(spec, self.nodes)),
@@ -136,17 +136,17 @@ mod tests {
             let pod = json!({ "metadata": { "name": app, "namespace": "n", "labels": { "app": app } }, "spec": spec });
             serde_json::from_value(pod).expect("a pod")
         };
-        let mut ledger = Ledger::default();
+        let mut cache = Cache::default();
         for (number, (app, spec, node)) in there.iter().enumerate() {
-            ledger.place(&Request::new(Some("n"), &number.to_string()), &pod(app, spec), node);
+            cache.place(&Request::new(Some("n"), &number.to_string()), &pod(app, spec), node);
         }
         let all: Vec<&Node> = nodes.iter().collect();
         let choice = Choice {
             pod: &pod("web", &spec),
-            kin: None,
+            default_selector: None,
             nodes: &all,
             all: &all,
-            ledger: &ledger,
+            cache: &cache,
             namespaces: &Namespaces::new(),
         };
         let scores = choice.scores();

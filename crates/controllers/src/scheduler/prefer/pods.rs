@@ -7,7 +7,7 @@ use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTer
 
 use super::{Choice, share};
 use crate::scheduler::neighbours;
-use crate::scheduler::resident::Neighbour;
+use crate::scheduler::pod_info::Neighbour;
 use kubewright_objects::meta;
 
 /// The weight of a pod that requires this one near it (`hardPodAffinityWeight`).
@@ -53,19 +53,19 @@ pub(super) fn scores(choice: &Choice<'_>) -> Option<Vec<i64>> {
     let Choice {
         nodes,
         all,
-        ledger,
+        cache,
         namespaces,
         ..
     } = *choice;
     let pod = Neighbour::of(choice.pod);
     let own = wishes_of(pod.affinity);
-    if own.is_empty() && !ledger.has_choosy() {
+    if own.is_empty() && !cache.has_choosy() {
         return None;
     }
     let mut worths: BTreeMap<(&str, String), i64> = BTreeMap::new();
     for node in all {
         let labels = meta::labels(&node.metadata);
-        let there = ledger.on(meta::name(&node.metadata)).into_iter();
+        let there = cache.on(meta::name(&node.metadata)).into_iter();
         for (request, other) in there.flat_map(|taken| &taken.pods) {
             let other = other.beside(request.namespace());
             let theirs = wishes_of(other.affinity);

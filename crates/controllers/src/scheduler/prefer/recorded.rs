@@ -7,7 +7,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
 use super::*;
-use crate::scheduler::kin;
+use crate::scheduler::default_selector;
 
 const CASES: &str = include_str!("../../../testdata/scheduler-scores.json");
 
@@ -36,20 +36,20 @@ fn relative(scores: impl IntoIterator<Item = (String, Vec<i64>)>) -> BTreeMap<St
 }
 
 fn check(number: usize, case: &Case) {
-    let mut ledger = Ledger::default();
+    let mut cache = Cache::default();
     for pod in &case.pods {
-        ledger.enter(pod);
+        cache.enter(pod);
     }
     let all: Vec<&Node> = case.nodes.iter().collect();
     let fits = |node: &&&Node| case.scores.contains_key(meta::name(&node.metadata));
     let fitting: Vec<&Node> = all.iter().filter(fits).copied().collect();
-    let kin = kin::selector(&case.pod, &case.services, case.selector.clone());
+    let default_selector = default_selector::selector(&case.pod, &case.services, case.selector.clone());
     let choice = Choice {
         pod: &case.pod,
-        kin: kin.as_ref(),
+        default_selector: default_selector.as_ref(),
         nodes: &fitting,
         all: &all,
-        ledger: &ledger,
+        cache: &cache,
         namespaces: &Namespaces::new(),
     };
     let found = choice.answers().into_iter().filter_map(|answer| {

@@ -6,7 +6,7 @@
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::BEST;
-use crate::scheduler::ledger::{self, Amounts, Ledger, Taken, allocatable};
+use crate::scheduler::cache::{self, Amounts, Cache, NodeInfo, allocatable};
 use kubewright_objects::meta;
 
 /// The resources that count, and how many thousandths their unit has: processors are compared in thousandths, bytes
@@ -16,13 +16,13 @@ const COUNTED: [(&str, i128); 2] = [("cpu", 1), ("memory", 1000)];
 /// What nodes have of the resources that count, read once for both questions.
 pub(super) struct Rooms<'a> {
     pod: &'a Pod,
-    nodes: Vec<([i128; 2], Option<&'a Taken>)>,
+    nodes: Vec<([i128; 2], Option<&'a NodeInfo>)>,
 }
 
 impl<'a> Rooms<'a> {
-    pub(super) fn of(pod: &'a Pod, nodes: &[&Node], ledger: &'a Ledger) -> Rooms<'a> {
+    pub(super) fn of(pod: &'a Pod, nodes: &[&Node], cache: &'a Cache) -> Rooms<'a> {
         let facts = |node: &&Node| {
-            let taken = ledger.on(meta::name(&node.metadata));
+            let taken = cache.on(meta::name(&node.metadata));
             (COUNTED.map(|resource| room(node, resource)), taken)
         };
         Rooms {
@@ -33,8 +33,8 @@ impl<'a> Rooms<'a> {
 
     /// Nodes with more room left are better. A container that asks for nothing counts as if it asked for a little.
     pub(super) fn least(&self) -> Vec<i64> {
-        let asked = COUNTED.map(|resource| units(Some(&ledger::assumed(self.pod)), resource));
-        let score = |(rooms, taken): &([i128; 2], Option<&Taken>)| {
+        let asked = COUNTED.map(|resource| units(Some(&cache::assumed(self.pod)), resource));
+        let score = |(rooms, taken): &([i128; 2], Option<&NodeInfo>)| {
             let (mut sum, mut known) = (0_i128, 0_i128);
             for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
                 let used = units(taken.map(|taken| &taken.assumed), resource).saturating_add(asked);
@@ -51,11 +51,11 @@ impl<'a> Rooms<'a> {
     /// Nodes where the pod makes the use of resources more even are better. Nothing for a pod that asks for none of
     /// them.
     pub(super) fn balance(&self) -> Option<Vec<i64>> {
-        let asked = COUNTED.map(|resource| units(Some(&ledger::requests(self.pod)), resource));
+        let asked = COUNTED.map(|resource| units(Some(&cache::requests(self.pod)), resource));
         if asked == [0, 0] {
             return None;
         }
-        let score = |(rooms, taken): &([i128; 2], Option<&Taken>)| {
+        let score = |(rooms, taken): &([i128; 2], Option<&NodeInfo>)| {
             let (mut before, mut after) = (vec![], vec![]);
             for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
                 if *room != 0 {

@@ -7,18 +7,18 @@ use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadC
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{BEST, Choice, share};
-use crate::scheduler::counted::{Counted, is_looked_at};
-use crate::scheduler::ledger::Ledger;
+use crate::scheduler::cache::Cache;
+use crate::scheduler::constraint::{ConstraintSelector, is_looked_at};
 use kubewright_objects::node::{HOSTNAME, ZONE};
 
 /// Where fewer of the selected pods are is better.
 pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
     let Choice {
         pod,
-        kin,
+        default_selector,
         nodes,
         all,
-        ledger,
+        cache,
         ..
     } = *choice;
     let own = spec.topology_spread_constraints.as_deref().unwrap_or_default();
@@ -31,10 +31,10 @@ pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
             .cloned()
             .collect(),
         false => [(HOSTNAME, 3), (ZONE, 5)]
-            .map(|(key, skew)| default(key, skew, kin))
+            .map(|(key, skew)| default(key, skew, default_selector))
             .into(),
     };
-    if constraints.is_empty() || !needs_all && kin.is_none() {
+    if constraints.is_empty() || !needs_all && default_selector.is_none() {
         return None;
     }
     let counts = |node: &Node| !needs_all || constraints.iter().all(|one| value(node, &one.topology_key).is_some());
@@ -42,9 +42,9 @@ pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
     let mut raw: Vec<Option<f64>> = nodes.iter().map(|node| counts(node).then_some(0.0)).collect();
     for constraint in &constraints {
         let domains = Domains::of(constraint, pod, &counted);
-        let domains = domains.filled(spec, all.iter().copied().filter(|node| counts(node)), ledger);
+        let domains = domains.filled(spec, all.iter().copied().filter(|node| counts(node)), cache);
         for (node, score) in nodes.iter().zip(&mut raw) {
-            if let (Some(score), Some(worth)) = (score, domains.worth(node, ledger)) {
+            if let (Some(score), Some(worth)) = (score, domains.worth(node, cache)) {
                 *score += worth;
             }
         }
@@ -52,12 +52,12 @@ pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
     Some(normalized(&raw))
 }
 
-fn default(key: &str, skew: i32, kin: Option<&LabelSelector>) -> TopologySpreadConstraint {
+fn default(key: &str, skew: i32, default_selector: Option<&LabelSelector>) -> TopologySpreadConstraint {
     TopologySpreadConstraint {
         topology_key: key.to_owned(),
         max_skew: skew,
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
-        label_selector: kin.cloned(),
+        label_selector: default_selector.cloned(),
         ..TopologySpreadConstraint::default()
     }
 }
@@ -69,7 +69,7 @@ fn value<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
 /// How many of the selected pods are in each domain of a constraint.
 struct Domains<'a> {
     constraint: &'a TopologySpreadConstraint,
-    counted: Counted<'a>,
+    selector: ConstraintSelector<'a>,
     /// By the value of the label, or by none. A node alone is counted when it is asked about.
     counts: BTreeMap<Option<&'a str>, usize>,
     /// Of few domains each pod counts less (`topologyNormalizingWeight`).
@@ -84,30 +84,30 @@ impl<'a> Domains<'a> {
         let size = if is_node { nodes.len() } else { counts.len() };
         Domains {
             constraint,
-            counted: Counted::of(constraint, pod),
+            selector: ConstraintSelector::of(constraint, pod),
             counts,
             weight: (size as f64 + 2.0).ln(),
         }
     }
 
-    fn filled(mut self, spec: &PodSpec, nodes: impl Iterator<Item = &'a Node>, ledger: &Ledger) -> Domains<'a> {
+    fn filled(mut self, spec: &PodSpec, nodes: impl Iterator<Item = &'a Node>, cache: &Cache) -> Domains<'a> {
         for node in nodes {
             // A node without the label is given nothing for it, so what is there need not be known.
             let domain = value(node, &self.constraint.topology_key);
             let count = domain.and_then(|_| self.counts.get_mut(&domain));
             if let Some(count) = count.filter(|_| is_looked_at(self.constraint, spec, node)) {
-                *count = count.saturating_add(self.counted.on(node, ledger));
+                *count = count.saturating_add(self.selector.on(node, cache));
             }
         }
         self
     }
 
     /// Nothing for a node without the label.
-    fn worth(&self, node: &Node, ledger: &Ledger) -> Option<f64> {
+    fn worth(&self, node: &Node, cache: &Cache) -> Option<f64> {
         let domain = value(node, &self.constraint.topology_key)?;
         let count = match self.counts.get(&Some(domain)) {
             Some(count) => *count,
-            None => self.counted.on(node, ledger),
+            None => self.selector.on(node, cache),
         };
         Some(count as f64 * self.weight + f64::from(self.constraint.max_skew.saturating_sub(1)))
     }

@@ -64,7 +64,7 @@ pub(super) async fn bind(ctx: &Context, pod: &Pod, node: &str) -> Result<bool> {
     };
     let answer = ctx
         .client()
-        // The ledger has the pod on its node: no reader of pods gains by waiting for the result of the binding.
+        // The cache has the pod on its node: no reader of pods gains by waiting for the result of the binding.
         .without_receipts()
         .create_subresource::<Pod, _, serde_json::Value>(namespace, name, "binding", &binding)
         .await;

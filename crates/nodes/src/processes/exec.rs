@@ -19,11 +19,11 @@ use tokio::sync::broadcast;
 
 use super::Processes;
 use super::instance::{Instance, Running};
-use super::launch::{Order, Reins};
+use super::launch::{Order, ShimControl};
 use super::probes;
 
 /// A command that runs, and its streams.
-pub struct Beside {
+pub struct ExecProcess {
     /// Its standard input.
     pub input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     /// Its standard output.
@@ -35,7 +35,7 @@ pub struct Beside {
     /// Its exit code, when it and all that it started have ended.
     pub ended: BoxFuture<'static, i32>,
     /// Ends it.
-    pub reins: Reins,
+    pub shim_control: ShimControl,
 }
 
 /// The terminal of a command.
@@ -151,7 +151,7 @@ impl Processes {
         command: &[String],
         has_input: bool,
         has_terminal: bool,
-    ) -> Result<Beside, String> {
+    ) -> Result<ExecProcess, String> {
         let gone = || format!("container not found (\"{container}\")");
         let instance = self.instance(uid, container).ok_or_else(gone)?;
         let mut order = instance.running().ok_or_else(gone)?.beside(command);
@@ -176,8 +176,8 @@ impl Processes {
             output = Some(Box::new(half()?));
             input = Some(Box::new(half()?)).filter(|_| has_input).map(|half| half as _);
         }
-        let reins = launched.reins.clone();
-        let (all, own) = (instance.clone(), reins.clone());
+        let shim_control = launched.shim_control.clone();
+        let (all, own) = (instance.clone(), shim_control.clone());
         let ended = async move {
             let mut ended = Box::pin(launched.ended());
             tokio::select! {
@@ -187,13 +187,13 @@ impl Processes {
             }
             ended.await
         };
-        Ok(Beside {
+        Ok(ExecProcess {
             input,
             output,
             error,
             terminal,
             ended: ended.boxed(),
-            reins,
+            shim_control,
         })
     }
 
@@ -266,7 +266,7 @@ impl Processes {
             said
         };
         let (out, err) = (out.map(|out| Box::pin(out) as _), err.map(|err| Box::pin(err) as _));
-        let reins = launched.reins.clone();
+        let shim_control = launched.shim_control.clone();
         let done = async { tokio::join!(launched.ended(), read(out), read(err)) };
         tokio::select! {
             (code, out, err) = done => {
@@ -274,7 +274,7 @@ impl Processes {
                 Ok((code, said))
             }
             () = instance.ended() => {
-                reins.kill();
+                shim_control.kill();
                 Err("the container ended".to_owned())
             }
         }

@@ -10,8 +10,8 @@ use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::counted::Alike;
-use super::resident::{Kept, Labels, Resident};
+use super::constraint::LabelCounts;
+use super::pod_info::{Interned, Labels, PodInfo};
 use super::{neighbours, prefer};
 use kubewright_objects::quantity::milli;
 use kubewright_objects::{bound, pods};
@@ -23,19 +23,19 @@ pub(super) type HostPort = (String, String, i32);
 
 /// The used resources of one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken {
-    pub(super) pods: BTreeMap<Request, Arc<Resident>>,
+pub(super) struct NodeInfo {
+    pub(super) pods: BTreeMap<Request, Arc<PodInfo>>,
     pub(super) amounts: Amounts,
     /// The same, as nodes are compared ([`assumed_there`]).
     pub(super) assumed: Amounts,
     /// How many have the same labels; without those that go.
-    pub(super) alike: Alike,
+    pub(super) alike: LabelCounts,
 }
 
 /// The pods of all nodes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
-    nodes: BTreeMap<String, Taken>,
+pub(super) struct Cache {
+    nodes: BTreeMap<String, NodeInfo>,
     places: BTreeMap<Request, String>,
     /// Pods that repel others.
     repelling: BTreeSet<Request>,
@@ -43,10 +43,10 @@ pub(super) struct Ledger {
     choosy: BTreeSet<Request>,
     /// How many pods use a claim.
     claims: BTreeMap<Request, usize>,
-    kept: Kept,
+    kept: Interned,
 }
 
-impl Ledger {
+impl Cache {
     /// Enters the pod as it is now.
     pub(super) fn enter(&mut self, pod: &Pod) {
         let request = Request::of(pod);
@@ -58,40 +58,40 @@ impl Ledger {
 
     /// Enters the pod as one of this node.
     pub(super) fn place(&mut self, request: &Request, pod: &Pod, node: &str) {
-        let resident = Resident::of(pod, &mut self.kept);
+        let pod_info = PodInfo::of(pod, &mut self.kept);
         // Most changes of a pod that has its place are nothing to others.
-        if self.places.get(request).is_none_or(|place| **place != *node) || !self.has(request, node, &resident) {
-            self.put(request, Arc::new(resident), node);
+        if self.places.get(request).is_none_or(|place| **place != *node) || !self.has(request, node, &pod_info) {
+            self.put(request, Arc::new(pod_info), node);
         }
     }
 
-    fn has(&self, request: &Request, node: &str, resident: &Resident) -> bool {
+    fn has(&self, request: &Request, node: &str, pod_info: &PodInfo) -> bool {
         let there = self.nodes.get(node).and_then(|taken| taken.pods.get(request));
-        there.is_some_and(|there| **there == *resident)
+        there.is_some_and(|there| **there == *pod_info)
     }
 
     /// Enters the facts about a pod as one of this node.
-    pub(super) fn put(&mut self, request: &Request, resident: Arc<Resident>, node: &str) {
+    pub(super) fn put(&mut self, request: &Request, pod_info: Arc<PodInfo>, node: &str) {
         self.remove(request);
         let taken = self.nodes.entry(node.to_owned()).or_default();
-        add(&mut taken.amounts, &resident.asks.amounts);
-        add(&mut taken.assumed, &resident.asks.assumed);
-        if !resident.is_deleting {
-            let alike = taken.alike.entry(alike(request, &resident)).or_default();
+        add(&mut taken.amounts, &pod_info.asks.amounts);
+        add(&mut taken.assumed, &pod_info.asks.assumed);
+        if !pod_info.is_deleting {
+            let alike = taken.alike.entry(alike(request, &pod_info)).or_default();
             *alike = alike.saturating_add(1);
         }
-        let affinity = resident.asks.affinity.as_ref();
+        let affinity = pod_info.asks.affinity.as_ref();
         if neighbours::repels(affinity) {
             self.repelling.insert(request.clone());
         }
         if prefer::is_choosy(affinity) {
             self.choosy.insert(request.clone());
         }
-        for claim in &resident.claims {
+        for claim in &pod_info.claims {
             let users = self.claims.entry(Request::new(request.namespace(), claim)).or_default();
             *users = users.saturating_add(1);
         }
-        taken.pods.insert(request.clone(), resident);
+        taken.pods.insert(request.clone(), pod_info);
         self.places.insert(request.clone(), node.to_owned());
     }
 
@@ -142,12 +142,12 @@ impl Ledger {
     }
 
     /// The used resources of a node.
-    pub(super) fn on(&self, node: &str) -> Option<&Taken> {
+    pub(super) fn on(&self, node: &str) -> Option<&NodeInfo> {
         self.nodes.get(node)
     }
 }
 
-fn alike(request: &Request, pod: &Resident) -> (Option<Arc<str>>, Arc<Labels>) {
+fn alike(request: &Request, pod: &PodInfo) -> (Option<Arc<str>>, Arc<Labels>) {
     (request.namespace.clone(), pod.labels.clone())
 }
 
@@ -331,9 +331,9 @@ mod tests {
             });
             serde_json::from_value(pod).expect("a pod")
         };
-        let mut ledger = Ledger::default();
-        let check = |ledger: &Ledger, node: &str, count: usize| {
-            let taken = ledger.on(node).cloned().unwrap_or_default();
+        let mut cache = Cache::default();
+        let check = |cache: &Cache, node: &str, count: usize| {
+            let taken = cache.on(node).cloned().unwrap_or_default();
             let cpu = taken.amounts.get("cpu").copied().unwrap_or_default();
             assert_eq!(
                 (taken.pods.len(), cpu),
@@ -341,15 +341,15 @@ mod tests {
                 "{node}"
             );
         };
-        ledger.enter(&pod("p", Some("x"), "Running"));
-        ledger.enter(&pod("p", Some("x"), "Running"));
-        ledger.enter(&pod("q", None, "Pending"));
-        check(&ledger, "x", 1);
-        ledger.place(&Request::new(Some("a"), "q"), &pod("q", None, "Pending"), "x");
-        check(&ledger, "x", 2);
-        ledger.enter(&pod("p", Some("x"), "Succeeded"));
-        check(&ledger, "x", 1);
-        ledger.remove(&Request::new(Some("a"), "q"));
-        check(&ledger, "x", 0);
+        cache.enter(&pod("p", Some("x"), "Running"));
+        cache.enter(&pod("p", Some("x"), "Running"));
+        cache.enter(&pod("q", None, "Pending"));
+        check(&cache, "x", 1);
+        cache.place(&Request::new(Some("a"), "q"), &pod("q", None, "Pending"), "x");
+        check(&cache, "x", 2);
+        cache.enter(&pod("p", Some("x"), "Succeeded"));
+        check(&cache, "x", 1);
+        cache.remove(&Request::new(Some("a"), "q"));
+        check(&cache, "x", 0);
     }
 }

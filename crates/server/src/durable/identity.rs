@@ -12,16 +12,16 @@ use crate::regular::require_regular;
 
 /// A file and its identity.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FileIdentity {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
 }
 
-impl Place {
-    /// The place of a file that is open now.
-    pub(super) fn of(path: &Path) -> io::Result<Place> {
-        Ok(Place {
+impl FileIdentity {
+    /// The identity of a file that is open now.
+    pub(super) fn of(path: &Path) -> io::Result<FileIdentity> {
+        Ok(FileIdentity {
             path: path.to_owned(),
             identity: identity(path)?,
         })

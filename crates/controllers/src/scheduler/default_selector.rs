@@ -17,19 +17,19 @@ use kubewright_objects::meta;
 pub(super) const INDEX: &str = "spec.selector";
 
 /// One label of a Service's selector, under which those pods find it that have the label.
-pub(super) fn filed(service: &Service) -> Vec<String> {
+pub(super) fn index_keys(service: &Service) -> Vec<String> {
     let selector = service.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
     selector.map(|(key, value)| format!("{key}={value}")).take(1).collect()
 }
 
 /// The selectors of the controllers that were asked for last, by uid: they never change.
 #[derive(Default)]
-pub(super) struct Known(Mutex<BTreeMap<String, LabelSelector>>);
+pub(super) struct OwnerSelectors(Mutex<BTreeMap<String, LabelSelector>>);
 
 /// So many are remembered; then all are forgotten.
 const KNOWN: usize = 256;
 
-impl Known {
+impl OwnerSelectors {
     fn map(&self) -> MutexGuard<'_, BTreeMap<String, LabelSelector>> {
         // Nothing under this lock can panic half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ impl Known {
 }
 
 /// Selects the pods that belong together with this one; nothing when no Service and no controller says which.
-pub(super) async fn of(pod: &Pod, known: &Known, ctx: &Context) -> Result<Option<LabelSelector>> {
+pub(super) async fn of(pod: &Pod, known: &OwnerSelectors, ctx: &Context) -> Result<Option<LabelSelector>> {
     let labels = meta::labels(&pod.metadata);
     let namespace = pod.metadata.namespace.as_deref();
     let mut services = vec![];
@@ -93,7 +93,7 @@ pub(super) fn selector<'a>(
 }
 
 /// The selector of the pod's controller, if it is of a kind that spreads its pods.
-async fn of_controller(pod: &Pod, known: &Known, ctx: &Context) -> Result<Option<LabelSelector>> {
+async fn of_controller(pod: &Pod, known: &OwnerSelectors, ctx: &Context) -> Result<Option<LabelSelector>> {
     let owners = pod.metadata.owner_references.iter().flatten();
     let Some(owner) = owners.into_iter().find(|owner| owner.controller == Some(true)) else {
         return Ok(None);

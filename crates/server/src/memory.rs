@@ -93,8 +93,8 @@ impl Memory {
     }
 
     /// What a request of this user holds: nothing so far.
-    pub(crate) fn holding(self: &Arc<Memory>, user: &str) -> Holding {
-        Holding {
+    pub(crate) fn permit(self: &Arc<Memory>, user: &str) -> MemoryPermit {
+        MemoryPermit {
             memory: self.clone(),
             user: user.to_owned(),
             bytes: Mutex::default(),
@@ -118,13 +118,13 @@ impl Memory {
 }
 
 /// What one request holds, until this is dropped.
-pub(crate) struct Holding {
+pub(crate) struct MemoryPermit {
     memory: Arc<Memory>,
     user: String,
     bytes: Mutex<usize>,
 }
 
-impl Holding {
+impl MemoryPermit {
     /// It holds so many bytes now.
     pub(crate) fn set(&self, bytes: usize) {
         let mut now = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +135,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -150,13 +150,13 @@ mod tests {
     /// Whether another request of `user` may begin beside requests that hold so many bytes.
     async fn check(held: &[(&str, usize)], user: &str, expected: Result<(), Full>) {
         let memory = Memory::of(BOUNDS);
-        let holding: Vec<Holding> = held.iter().map(|(user, _)| memory.holding(user)).collect();
-        for (holding, (_, bytes)) in holding.iter().zip(held) {
-            holding.set(bytes + 3);
-            holding.set(*bytes);
+        let permit: Vec<MemoryPermit> = held.iter().map(|(user, _)| memory.permit(user)).collect();
+        for (permit, (_, bytes)) in permit.iter().zip(held) {
+            permit.set(bytes + 3);
+            permit.set(*bytes);
         }
         assert_eq!(memory.room(user).await, expected, "{user} beside {held:?}");
-        drop(holding);
+        drop(permit);
         assert_eq!(memory.state().all, 0);
         assert!(memory.state().users.is_empty());
     }
@@ -175,7 +175,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_waits_begins_when_others_end() {
         let memory = Memory::of(BOUNDS);
-        let (first, second) = (memory.holding("a"), memory.holding("a"));
+        let (first, second) = (memory.permit("a"), memory.permit("a"));
         first.set(8);
         second.set(8);
         let waits = |user: &'static str| {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
+use super::cache::{Cache, NodeInfo};
 use super::fit;
-use super::ledger::{Ledger, Taken};
-use super::resident::{Labels, Neighbour};
+use super::pod_info::{Labels, Neighbour};
 use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
 
 /// Pods with the same labels in one namespace, which every selector counts or leaves out together: a node with hundreds
 /// of pods has a few of these.
-pub(super) type Alike = BTreeMap<(Option<Arc<str>>, Arc<Labels>), usize>;
+pub(super) type LabelCounts = BTreeMap<(Option<Arc<str>>, Arc<Labels>), usize>;
 
 /// The pods that a constraint of a pod counts.
-pub(super) struct Counted<'a> {
+pub(super) struct ConstraintSelector<'a> {
     selector: Option<Selector>,
     /// Their values are those of the pod itself (`matchLabelKeys`).
     same: Vec<(&'a String, &'a String)>,
@@ -27,12 +27,12 @@ pub(super) struct Counted<'a> {
     last: RefCell<Option<(Arc<Labels>, bool)>>,
 }
 
-impl<'a> Counted<'a> {
-    pub(super) fn of(constraint: &'a TopologySpreadConstraint, pod: &'a Pod) -> Counted<'a> {
+impl<'a> ConstraintSelector<'a> {
+    pub(super) fn of(constraint: &'a TopologySpreadConstraint, pod: &'a Pod) -> ConstraintSelector<'a> {
         let own = Neighbour::of(pod);
         let keys = constraint.match_label_keys.iter().flatten();
         let selector = constraint.label_selector.clone();
-        Counted {
+        ConstraintSelector {
             selector: selector.and_then(|selector| selector.try_into().ok()),
             same: keys.filter_map(|key| Some((key, own.labels.get(key)?))).collect(),
             namespace: own.namespace,
@@ -59,9 +59,9 @@ impl<'a> Counted<'a> {
     }
 
     /// How many of them are on a node. Those that go do not count.
-    pub(super) fn on(&self, node: &Node, ledger: &Ledger) -> usize {
-        let there = ledger.on(meta::name(&node.metadata)).into_iter();
-        let groups = there.flat_map(|taken: &Taken| &taken.alike);
+    pub(super) fn on(&self, node: &Node, cache: &Cache) -> usize {
+        let there = cache.on(meta::name(&node.metadata)).into_iter();
+        let groups = there.flat_map(|taken: &NodeInfo| &taken.alike);
         let ours =
             groups.filter(|((namespace, labels), _)| namespace.as_deref() == self.namespace && self.has_shared(labels));
         ours.fold(0_usize, |sum, (_, count)| sum.saturating_add(*count))

@@ -1,4 +1,4 @@
-//! The line of pods that wait for a node, so that those of a higher priority are placed first (`PrioritySort`).
+//! The queue of pods that wait for a node, so that those of a higher priority are placed first (`PrioritySort`).
 //!
 //! Keys come from the work queue in no such order, and a pod that takes the room of a more important one is only taken
 //! away again for it. Before a pod is placed, those above it are therefore asked for; should one of them fit, the pod
@@ -22,22 +22,22 @@ const PATIENCE: u32 = 20;
 
 /// The pods that wait.
 #[derive(Default)]
-pub(super) struct Line(Mutex<Waiters>);
+pub(super) struct SchedulingQueue(Mutex<QueuedPods>);
 
 #[derive(Default)]
-struct Waiters {
-    pods: BTreeMap<Request, Waiter>,
+struct QueuedPods {
+    pods: BTreeMap<Request, QueuedPod>,
     /// The same, the most important first: thousands may wait, and each placement looks.
     order: BTreeSet<(Reverse<i32>, Request)>,
 }
 
-struct Waiter {
+struct QueuedPod {
     pod: Arc<Pod>,
     stepped_back: u32,
 }
 
-impl Line {
-    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+impl SchedulingQueue {
+    fn waiters(&self) -> MutexGuard<'_, QueuedPods> {
         // Nothing under this lock can panic half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,7 +46,7 @@ impl Line {
     pub(super) fn enter(&self, request: &Request, pod: &Arc<Pod>) {
         let mut waiters = self.waiters();
         let before = waiters.remove(request);
-        let waiter = Waiter {
+        let waiter = QueuedPod {
             pod: pod.clone(),
             stepped_back: before.map_or(0, |waiter| waiter.stepped_back),
         };
@@ -82,8 +82,8 @@ impl Line {
     }
 }
 
-impl Waiters {
-    fn remove(&mut self, request: &Request) -> Option<Waiter> {
+impl QueuedPods {
+    fn remove(&mut self, request: &Request) -> Option<QueuedPod> {
         let waiter = self.pods.remove(request)?;
         self.order.remove(&(Reverse(priority(&waiter.pod)), request.clone()));
         Some(waiter)
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_important_come_first() {
-        let line = Line::default();
+        let queue = SchedulingQueue::default();
         let pod = |name: &str, priority: i32| -> (Request, Arc<Pod>) {
             let pod = json!({ "metadata": { "name": name }, "spec": { "containers": [], "priority": priority } });
             (
@@ -108,27 +108,27 @@ mod tests {
         };
         let all = [pod("a", 0), pod("b", 5), pod("c", 9), pod("d", 5)];
         for (request, pod) in &all {
-            line.enter(request, pod);
+            queue.enter(request, pod);
         }
         let check = |at: usize, expected: &[&str]| {
             let (request, pod) = &all[at];
-            let found = line.above(request, pod);
+            let found = queue.above(request, pod);
             let names: Vec<&str> = found.iter().map(|(request, _)| request.name()).collect();
             assert_eq!(names, expected);
         };
         check(0, &["c", "b", "d"]);
         check(1, &["c"]);
         check(2, &[]);
-        line.leave(&all[2].0);
+        queue.leave(&all[2].0);
         check(1, &[]);
         // Its priority changed while it waited.
-        line.enter(&all[3].0, &pod("d", 0).1);
+        queue.enter(&all[3].0, &pod("d", 0).1);
         check(0, &["b"]);
         let request = &all[0].0;
-        assert_eq!((0..30).filter(|_| line.step_back(request)).count(), 20);
-        line.enter(request, &all[0].1);
-        assert!(!line.step_back(request), "it does not begin anew while it waits");
-        line.leave(request);
-        assert!(!line.step_back(request), "who does not wait does not step back");
+        assert_eq!((0..30).filter(|_| queue.step_back(request)).count(), 20);
+        queue.enter(request, &all[0].1);
+        assert!(!queue.step_back(request), "it does not begin anew while it waits");
+        queue.leave(request);
+        assert!(!queue.step_back(request), "who does not wait does not step back");
     }
 }

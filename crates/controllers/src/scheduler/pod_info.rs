@@ -1,7 +1,7 @@
 //! The memory of a pod that has a node: the facts that other pods ask about, and no others.
 //!
 //! A whole pod takes ten thousand bytes, and a node has hundreds of them. The parts that the pods of one template share
-//! are kept once ([`Kept`]).
+//! are kept once ([`Interned`]).
 //!
 //! Pure.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{Affinity, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::ledger::{self, Amounts, HostPort};
+use super::cache::{self, Amounts, HostPort};
 use super::preempt;
 use crate::volumes;
 use kubewright_objects::meta;
@@ -24,7 +24,7 @@ const TEMPLATES: usize = 32;
 
 /// A pod that has its place.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Resident {
+pub(super) struct PodInfo {
     /// Its uid.
     pub(super) uid: String,
     /// It is being deleted.
@@ -70,7 +70,7 @@ impl<'a> Neighbour<'a> {
     }
 }
 
-impl Resident {
+impl PodInfo {
     /// The pod as its neighbours in a namespace see it.
     pub(super) fn beside<'a>(&'a self, namespace: Option<&'a str>) -> Neighbour<'a> {
         Neighbour {
@@ -85,10 +85,10 @@ impl Resident {
     }
 
     /// The facts to remember of a pod.
-    pub(super) fn of(pod: &Pod, kept: &mut Kept) -> Resident {
+    pub(super) fn of(pod: &Pod, kept: &mut Interned) -> PodInfo {
         let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let amounts = ledger::requests(pod);
-        Resident {
+        let amounts = cache::requests(pod);
+        PodInfo {
             uid: meta::uid(&pod.metadata).to_owned(),
             is_deleting: meta::is_deleting(&pod.metadata),
             makes_room: preempt::is_going(pod),
@@ -99,9 +99,9 @@ impl Resident {
                 &mut kept.asks,
                 Asks {
                     priority: preempt::priority(pod),
-                    assumed: ledger::assumed_there(pod, &amounts),
+                    assumed: cache::assumed_there(pod, &amounts),
                     amounts,
-                    ports: ledger::host_ports(pod),
+                    ports: cache::host_ports(pod),
                     affinity: pod.spec.as_ref().and_then(|spec| spec.affinity.clone()),
                 },
             ),
@@ -111,7 +111,7 @@ impl Resident {
 
 /// The shared parts of the pods that were met last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Interned {
     labels: Vec<Arc<Labels>>,
     asks: Vec<Arc<Asks>>,
 }
@@ -138,13 +138,13 @@ mod tests {
 
     #[test]
     fn pods_of_one_template_share_what_they_have_in_common() {
-        let mut kept = Kept::default();
-        let mut check = |app: &str, cpu: &str, other: &Resident, same: (bool, bool)| -> Resident {
+        let mut kept = Interned::default();
+        let mut check = |app: &str, cpu: &str, other: &PodInfo, same: (bool, bool)| -> PodInfo {
             let pod = json!({
                 "metadata": { "name": "p", "uid": "u", "labels": { "app": app } },
                 "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] },
             });
-            let found = Resident::of(&serde_json::from_value(pod).expect("a pod"), &mut kept);
+            let found = PodInfo::of(&serde_json::from_value(pod).expect("a pod"), &mut kept);
             let shares = (
                 Arc::ptr_eq(&found.labels, &other.labels),
                 Arc::ptr_eq(&found.asks, &other.asks),
@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(shares, same, "{app} {cpu}");
             found
         };
-        let first = check("web", "1", &Resident::default(), (false, false));
+        let first = check("web", "1", &PodInfo::default(), (false, false));
         check("web", "1", &first, (true, true));
         check("web", "2", &first, (true, false));
         check("db", "1", &first, (false, true));
