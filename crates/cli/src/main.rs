@@ -3,6 +3,27 @@
 //! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints
 //! and only it reads signals; the other crates get their settings from it. Results go to standard output, errors to standard
 //! error, and the exit status is 0 only when the command did what it promised.
+//!
+//! # Where to change what
+//!
+//! | to change | go to | its tests |
+//! |---|---|---|
+//! | a command: add, change | a file in `commands`, a page in `docs/src/commands` | `book.rs` in `tests/it` types the page's commands |
+//! | what `demo` plays | `commands/demo.rs`; the player: `crates/demo` | `demo.rs` in `tests/it` |
+//! | what `dev` does next | `commands/dev/lifecycle.rs` | the table there, `dev.rs` in `tests/it` |
+//! | what `dev` shows or advises | `commands/dev/renderer.rs`, `screen.rs` and `advice.rs` beside it | the tables and snapshots there |
+//! | how the operator is built and asked what it declares | `program` | `attributes.rs` in `tests/it` |
+//! | how files are written | `files` | `files/tests.rs` |
+//! | which files the command reads | `regular.rs` | the table there, `mistakes/files.rs` in `tests/it` |
+//! | how a project is deployed or removed | `rollout` | `deploy.rs` in `tests/it` |
+//! | external plug-ins: how they are found and run | `external`; the protocol: `crates/codegen/src/external.rs` | `plugins.rs` in `tests/it` |
+//! | the drop-in `kube-apiserver` and `etcd` | `dropin` | `dropin.rs` in `tests/it` |
+//! | an error about a project that was edited by hand | the command's error | `mistakes.rs` in `tests/it` |
+//! | how the examples are scaffolded | `scaffold.sh` of each in `examples` | `examples.rs` in `tests/it` |
+//! | a golden project | a row in `golden/table.rs` of `tests/it` | the tests beside it compare, build and deploy |
+//! | the first steps of a beginner | the commands | `walk.rs` in `tests/it` types and records them |
+//! | an operator on a real kube-apiserver | `support/real.rs` in `tests/it` | `real.rs` there |
+//! | the packages for tests in Go and Python | `clients/go`, `clients/python` | `clients/run` |
 
 use std::ffi::OsString;
 use std::process::ExitCode;

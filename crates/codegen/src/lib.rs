@@ -12,6 +12,21 @@
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they are made; [`diagnostic`]: errors with a code, a place, a cause and a fix; [`codes`]:
 //!   the explanations that `kubewright explain` prints.
+//!
+//! # Where to change what
+//!
+//! | to change | go to | its tests |
+//! |---|---|---|
+//! | what is scaffolded | `templates`, `scaffold` | `scaffold/tests.rs`; `crates/cli/tests/it/scaffold.rs`; `testdata/golden` is generated again and built |
+//! | the kind that runs an image (`deploy-image`) | `scaffold/deploy.rs`, `templates/rust/image_controller.rs.jinja`; in PROJECT: `project/deployed.rs` | `scaffold/tests.rs` |
+//! | a generated CRD, role or webhook configuration | `manifests`; a type's schema: `crates/kubewright/src/crd` | `testdata/fixtures`, compared with controller-gen's output |
+//! | what is in `config/` | `templates/config`; what a project gets: `config/tree.rs` | `config.rs` in `tests/it` compares with kubebuilder's and with kustomize |
+//! | the chart or the dashboards of a project | `helm`, `templates/helm`; `grafana.rs` | their tests: a chart with its defaults is what kustomize makes |
+//! | the bundle for OLM | `bundle` | `bundle/tests.rs` |
+//! | `alpha generate`, `upgrade` | `scaffold/again.rs`, `upgrade` | `upgrade/tests.rs`, with past scaffolds in `testdata/upgrade` |
+//! | the workflow that upgrades a project | `templates/project/github/auto_update.yml.jinja` | `crates/cli/tests/it/autoupdate.rs` runs its steps |
+//! | what `migrate` generates | `migrate` | its tests; `testdata/fixtures/go` is migrated and compared with controller-gen |
+//! | an error's code | its section in `codes` | the test in `codes/mod.rs` |
 
 pub mod bundle;
 pub mod codes;

@@ -4,6 +4,14 @@
 //! A [`Demo`] is data: operators, objects, the state to wait for, and words. [`Session`] plays it on a cluster that the
 //! caller starts, as `kubewright demo` does; [`main()`] is a whole program, for an example of an operator's package.
 //! [`narrator`] turns observations into lines. Not here: the operators.
+//!
+//! # Where to change what
+//!
+//! | to change | go to | its tests |
+//! |---|---|---|
+//! | what a demo prints | `narrator.rs` | the table there, `crates/cli/tests/it/demo.rs` |
+//! | how a demo is played | `session.rs` | the same |
+//! | the flags of an example's demo | `program.rs` | `examples/sidecarset/tests/it/scenarios/demo.rs` |
 
 use std::fmt;
 

@@ -88,7 +88,7 @@
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
 //! | how a manager uses several clusters | `manager/clusters.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
 //! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
-//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `own_certificate.rs` in `tests/it/webhooks` |
+//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `tests/it/webhooks/own_certificate.rs` of `kubewright-testing` |
 //! | the schema of a type in its CRD | `crd/`; kubebuilder's markers: `crd/markers.rs` | the tests there; `testdata/fixtures` is compared with controller-gen |
 //! | a flag of operators | the table in `run/flags.rs`; the settings made from it: `run/settings.rs` | the tables there |
 //! | a metric | `metrics/` | `metrics.rs` in `tests/it/runtime` of `kubewright-testing` |

@@ -3,6 +3,8 @@
 //! The controllers (`kubewright-controllers`) and the nodes (`kubewright-nodes`) do not know each other, so that an
 //! edit in one compiles nothing of the other; what both need is here, and as small as that.
 //!
+//! # Where to change what
+//!
 //! | file | what |
 //! |---|---|
 //! | `meta` | metadata: owners, labels, selectors, times |

@@ -22,7 +22,11 @@ fn retired() -> BTreeMap<String, String> {
     let rows = list.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split('|');
         let (words, instead) = (cells.next()?, cells.next()?.trim().to_owned());
-        let words: Vec<String> = words.split(['`', ',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let words: Vec<String> = words
+            .split(['`', ',', ' '])
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect();
         Some(words.into_iter().map(move |word| (word, instead.clone())))
     });
     rows.flatten().collect()
@@ -31,7 +35,10 @@ fn retired() -> BTreeMap<String, String> {
 /// The names of the types, traits and modules that a line of source defines.
 fn defined(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().peekable();
-    while words.peek().is_some_and(|word| *word == "pub" || word.starts_with("pub(")) {
+    while words
+        .peek()
+        .is_some_and(|word| *word == "pub" || word.starts_with("pub("))
+    {
         words.next();
     }
     match words.next()? {
@@ -74,7 +81,11 @@ fn retired_words_stay_retired() {
     for folder in ["crates", "examples", "bench"] {
         sources(&root().join(folder), &mut files);
     }
-    assert!(files.len() > 1000, "the workspace has many sources; found {}", files.len());
+    assert!(
+        files.len() > 1000,
+        "the workspace has many sources; found {}",
+        files.len()
+    );
     let mut wrong = Vec::new();
     for file in files {
         let content = fs::read_to_string(&file).unwrap();
@@ -86,5 +97,8 @@ fn retired_words_stay_retired() {
             }
         }
     }
-    assert!(wrong.is_empty(), "words that readers would have to learn first: {wrong:#?}");
+    assert!(
+        wrong.is_empty(),
+        "words that readers would have to learn first: {wrong:#?}"
+    );
 }

@@ -128,7 +128,7 @@ impl Endpoint {
         let posted = special::posted(resource);
         match (verb, is_named) {
             (Verb::Create, false) if !everywhere => Ok(posted.map_or(Endpoint::Create, Endpoint::Posted)),
-            _ if posted == Some(Posted::Binding) && !everywhere => Err(NotServed::Method),
+            _ if posted == Some(Posted::Bind) && !everywhere => Err(NotServed::Method),
             _ if is_named || everywhere => Err(NotServed::Path),
             _ => Err(NotServed::Method),
         }
@@ -195,8 +195,8 @@ impl Call<'_> {
             Endpoint::PatchScale(paths) => self.patch_scale(&paths).await,
             Endpoint::Document(document) => self.take_document(document).await,
             Endpoint::Connect(connection) => self.connect(connection).await,
-            Endpoint::Posted(Posted::Binding) => self.bind_what_it_names().await,
-            Endpoint::Posted(Posted::TokenReview) => self.review_token().await,
+            Endpoint::Posted(Posted::Bind) => self.bind_what_it_names().await,
+            Endpoint::Posted(Posted::ReviewToken) => self.review_token().await,
             Endpoint::Posted(Posted::Review(review)) => self.review(review).await,
             Endpoint::Component => self.get_component(),
             Endpoint::Components => self.list_components(),
@@ -267,11 +267,11 @@ mod tests {
         check("GET", "/api/v1/namespaces/a/pods/p/binding", "Method");
         check("GET", "/api/v1/namespaces/a/finalize", "Method");
         // Kinds that are answered and not stored.
-        check("POST", "/api/v1/namespaces/a/bindings", "Posted(Binding)");
+        check("POST", "/api/v1/namespaces/a/bindings", "Posted(Bind)");
         check("GET", "/api/v1/namespaces/a/bindings", "Method");
         check("POST", "/api/v1/bindings", "Path, before negotiation None");
         const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-        check("POST", REVIEWS, "Posted(TokenReview)");
+        check("POST", REVIEWS, "Posted(ReviewToken)");
         check("GET", REVIEWS, "Method");
         check(
             "GET",

@@ -23,16 +23,16 @@ use crate::server::respond::Reply;
 /// The kinds that are posted and answered, and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
-    Binding,
-    TokenReview,
+    Bind,
+    ReviewToken,
     Review(review::Review),
 }
 
 /// Which of them a kind is.
 pub(crate) fn posted(resource: &Resource) -> Option<Posted> {
     match (resource.group.as_ref(), resource.kind.as_ref()) {
-        ("", "Binding") => Some(Posted::Binding),
-        ("authentication.k8s.io", "TokenReview") => Some(Posted::TokenReview),
+        ("", "Binding") => Some(Posted::Bind),
+        ("authentication.k8s.io", "TokenReview") => Some(Posted::ReviewToken),
         _ => review::Review::of(resource).map(Posted::Review),
     }
 }

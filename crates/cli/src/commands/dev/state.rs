@@ -582,11 +582,8 @@ impl State {
 }
 
 fn names<'a>(items: impl IntoIterator<Item = &'a (String, &'static str)>) -> String {
-    items
-        .into_iter()
-        .map(|(name, _)| name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let names: Vec<&str> = items.into_iter().map(|(name, _)| name.as_str()).collect();
+    names.join(", ")
 }
 
 /// The first error in full, and how many there are.
