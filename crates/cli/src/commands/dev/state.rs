@@ -707,7 +707,7 @@ mod tests {
             0.005 s operator started (build 1, process 4711)
             0.007 s operator ready: guestbook
             0.008 s guestbook reconciles default/hello
-                    because requested for
+                    because asked for
             0.009 s guestbook ~ changed Deployment default/hello
                     spec.replicas 1 → 3
         ");
