@@ -1,4 +1,4 @@
-//! Changes before they happen: a command decides everything first, then writes all or nothing.
+//! Changes before they happen: a command decides everything first, then writes.
 //!
 //! A [`Plan`] starts from a [`Files`], the project as it is, and remembers for each touched file its old and its new
 //! content. Reading through the plan gives the new content, so that steps of one command see each other's edits.

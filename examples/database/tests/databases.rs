@@ -509,7 +509,7 @@ async fn the_demo_comes_to_its_end() -> Outcome {
     if !postgres_is_there() {
         let refused = example::demo()
             .err()
-            .and_then(|why| why.into_source())
+            .and_then(kubewright_demo::Error::into_source)
             .map(|why| why.to_string());
         assert!(refused.is_some_and(|why| why.contains("apt-get install postgresql")));
         return Ok(());

@@ -899,7 +899,7 @@ fn a_kind_that_runs_an_image() {
     );
     for made in [&files, &grown] {
         let again = again(made, "0.1.0").unwrap();
-        let diff = similar::TextDiff::from_lines(&show(made, &[""]), &show(&again, &[""]))
+        let diff = similar::TextDiff::from_lines(show(made, &[""]), show(&again, &[""]))
             .unified_diff()
             .to_string();
         assert!(diff.is_empty(), "scaffolded again:\n{diff}");

@@ -225,7 +225,7 @@ impl State {
         match update {
             Update::Event(Event::Cluster { .. } | Event::Watching(_)) => return,
             Update::Event(Event::NotCompiled(_)) => {
-                entry.text.truncate(entry.text.find('\n').unwrap_or(entry.text.len()))
+                entry.text.truncate(entry.text.find('\n').unwrap_or(entry.text.len()));
             }
             _ => {}
         }
