@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::keys::GivenKeys;
 use crate::tls::{Serving, Tls};
 
-/// Certificates and keys of a caller's; see [`ClusterBuilder::pki`](crate::ClusterBuilder::pki).
+/// Certificates and keys of a caller's; see `ClusterBuilder::pki` of `kubewright-cluster`.
 #[derive(Clone)]
 pub struct Pki {
     /// PEM: the server's certificates, and those that pods are to trust.
