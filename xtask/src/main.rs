@@ -14,11 +14,11 @@
 use std::process::ExitCode;
 
 mod demo;
-#[cfg(feature = "generate")]
+#[cfg(any(test, feature = "generate"))]
 mod generate;
-#[cfg(feature = "generate")]
+#[cfg(any(test, feature = "generate"))]
 mod internal;
-#[cfg(feature = "generate")]
+#[cfg(any(test, feature = "generate"))]
 mod protobuf;
 
 const HELP: &str = "usage: cargo demo [ARGUMENT …]
@@ -42,11 +42,11 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
         Some("demo") => demo::run(&arguments[1..]),
-        #[cfg(feature = "generate")]
+        #[cfg(any(test, feature = "generate"))]
         Some("generate") => generate::run(&arguments[1..]),
-        #[cfg(feature = "generate")]
+        #[cfg(any(test, feature = "generate"))]
         Some("generate-protobuf") => protobuf::run(&arguments[1..]),
-        #[cfg(feature = "generate")]
+        #[cfg(any(test, feature = "generate"))]
         Some("generate-internal") => internal::run(&arguments[1..]),
         Some("help" | "--help" | "-h") => {
             println!("{HELP}");
