@@ -33,6 +33,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         "--bin",
         "kubewright",
     ]);
+    // What Cargo tells this program about itself would be news to build scripts (ring's), now and without it the next time.
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|of| name.to_string_lossy().starts_with(of))
+        {
+            build.env_remove(name);
+        }
+    }
     let built = build
         .status()
         .map_err(|error| format!("{} cannot be started: {error}", cargo.display()))?;
