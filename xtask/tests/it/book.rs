@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
+use crate::{files, root};
 
 /// The path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
@@ -28,21 +26,10 @@ fn plain(path: &Path) -> PathBuf {
     parts
 }
 
-fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            collect(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-}
-
 /// The pages of the book.
 fn pages() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    collect(&root().join("docs/src"), &mut found);
+    files(&root().join("docs/src"), ".md", &mut found);
     found.sort();
     assert!(found.len() > 20, "where is the book?");
     found

@@ -7,15 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 use toml_edit::DocumentMut;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use crate::{metadata, root};
 
 fn toml(file: &str) -> DocumentMut {
     fs::read_to_string(root().join(file)).unwrap().parse().unwrap()
@@ -23,13 +19,7 @@ fn toml(file: &str) -> DocumentMut {
 
 /// All packages that the lock file names, also those of other systems and of features that are off.
 fn packages() -> Vec<Value> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--all-features"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metadata = metadata(&["--all-features"]);
     metadata["packages"].as_array().unwrap().clone()
 }
 

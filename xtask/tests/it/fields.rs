@@ -6,9 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
+
+use crate::{files, root};
 
 /// Names that are no fields: kube-apiserver's messages have them so, or they are keys of maps.
 const NOT_FIELDS: &[(&str, &str)] = &[
@@ -61,11 +63,6 @@ struct Catalog {
     below: BTreeMap<String, BTreeSet<String>>,
     /// Fields that hold maps, whose keys are free.
     maps: BTreeSet<String>,
-}
-
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("xtask lies in the root").to_path_buf()
 }
 
 fn names_below<'a>(property: &'a Value, found: &mut Vec<&'a str>) {
@@ -170,26 +167,19 @@ fn wrong(path: &[&str], catalog: &Catalog) -> Option<String> {
     None
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the workspace can be read") {
-        let entry = entry.expect("an entry can be read");
-        let is_of_tests = entry.file_name().to_string_lossy().contains("test");
-        match entry.path() {
-            _ if is_of_tests => {}
-            path if path.is_dir() => sources(&path, found),
-            path => found.push(path),
-        }
-    }
-}
-
 #[test]
 fn fields_in_rules_exist() {
     let catalog = catalog();
     let kinds = root().join("crates/kinds/src/strategies");
-    let mut files = Vec::new();
-    sources(&kinds, &mut files);
+    let mut sources = Vec::new();
+    files(&kinds, ".rs", &mut sources);
+    let is_of_tests = |file: &Path| {
+        file.strip_prefix(&kinds)
+            .is_ok_and(|below| below.to_string_lossy().contains("test"))
+    };
+    sources.retain(|file| !is_of_tests(file));
     let (mut checked, mut mistakes, mut seen) = (0, Vec::new(), BTreeSet::new());
-    for file in files {
+    for file in sources {
         let content = fs::read_to_string(&file).expect("a source can be read");
         let product = content.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let is_code = |line: &&str| !line.trim_start().starts_with("//");

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::{files, metadata, root};
 
 /// The allowed dependencies in the workspace: package, its dependencies, the further ones of its tests.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
@@ -142,27 +143,6 @@ const IMPURE: &[&str] = &[
     "mio",
 ];
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the root")
-        .to_path_buf()
-}
-
-fn metadata() -> serde_json::Value {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
-}
-
 fn text(value: &serde_json::Value) -> &str {
     value.as_str().expect("a string in cargo's metadata")
 }
@@ -171,24 +151,9 @@ fn items(value: &serde_json::Value) -> &[serde_json::Value] {
     value.as_array().expect("a list in cargo's metadata")
 }
 
-/// All files below `dir` that end with `ending`, without build output.
-fn files(dir: &Path, ending: &str, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).expect("a folder of the workspace can be read") {
-        let path = entry.expect("an entry can be read").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                files(&path, ending, found);
-            }
-        } else if name.ends_with(ending) {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn crates_name_only_whom_they_may() {
-    let metadata = metadata();
+    let metadata = metadata(&[]);
     let members: BTreeSet<&str> = items(&metadata["workspace_members"]).iter().map(text).collect();
     let packages: Vec<_> = items(&metadata["packages"])
         .iter()
@@ -227,7 +192,7 @@ fn crates_name_only_whom_they_may() {
 
 #[test]
 fn pure_crates_cannot_reach_io() {
-    let metadata = metadata();
+    let metadata = metadata(&[]);
     let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     for package in items(&metadata["packages"]) {

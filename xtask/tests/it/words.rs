@@ -8,11 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
+use crate::{files, root};
 
 /// The retired words, and what stands for each.
 fn retired() -> BTreeMap<String, String> {
@@ -48,17 +45,6 @@ fn defined(line: &str) -> Option<&str> {
     words.next()?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn definitions_are_found() {
     for (line, name) in [
@@ -77,17 +63,17 @@ fn definitions_are_found() {
 fn retired_words_stay_retired() {
     let retired = retired();
     assert!(retired.len() > 20, "CONTRIBUTING.md lists the words; found {retired:?}");
-    let mut files = Vec::new();
+    let mut sources = Vec::new();
     for folder in ["crates", "examples", "bench"] {
-        sources(&root().join(folder), &mut files);
+        files(&root().join(folder), ".rs", &mut sources);
     }
     assert!(
-        files.len() > 1000,
+        sources.len() > 1000,
         "the workspace has many sources; found {}",
-        files.len()
+        sources.len()
     );
     let mut wrong = Vec::new();
-    for file in files {
+    for file in sources {
         let content = fs::read_to_string(&file).unwrap();
         for (number, line) in content.lines().enumerate() {
             let Some(name) = defined(line) else { continue };
