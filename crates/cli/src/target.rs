@@ -13,7 +13,7 @@ use kubewright::kube;
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright_codegen::{Diagnostic, Place, codes};
 
-pub(crate) use crate::errors::chain;
+use crate::errors::chain;
 use crate::regular;
 
 /// A context of a kubeconfig.

@@ -9,7 +9,8 @@ use kubewright_codegen::{Diagnostic, codes};
 use serde_json::Value;
 
 use super::{is_definition, text, title};
-use crate::target::{Target, chain};
+use crate::errors::chain;
+use crate::target::Target;
 
 /// A cluster that answers.
 pub(crate) struct Cluster {
