@@ -44,6 +44,8 @@ mod weight;
 mod write;
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
