@@ -16,7 +16,7 @@ use kubewright_schema::{budget, catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::Call;
-use super::convert::as_stored;
+use super::convert::settled;
 use super::lists::{Item, List};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, Reply};
@@ -285,7 +285,7 @@ impl Writer<'_> {
     /// What the answer to a delete needs of an object that has ended.
     fn last_state(&self, gone: &StoredObject) -> Value {
         if self.resource.strategy.delete_returns_object {
-            as_stored(&self.resource, gone.value().clone())
+            settled(&self.resource, gone)
         } else {
             metadata_of(gone.head())
         }
@@ -392,7 +392,7 @@ impl Writer<'_> {
         options: &DeleteOptions,
     ) -> Result<(Deleted, After), StorageError> {
         let resource = self.resource.clone();
-        let mut marked = as_stored(&resource, present.value().clone());
+        let mut marked = settled(&resource, present);
         if let Some(ending) = resource.strategy.ending {
             match (ending.delete)(&marked) {
                 Delete::AsAny => {}

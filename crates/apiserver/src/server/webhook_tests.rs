@@ -729,6 +729,35 @@ fn versions_are_converted() {
     assert_eq!(deleted["status"], "Success");
 }
 
+/// An object says of which version it is from the beginning, while its kind has one: who removes a version from
+/// `storedVersions` too early does not make it one of another version.
+#[test]
+fn an_object_stays_of_the_version_that_it_was_stored_in() {
+    let world = World::new();
+    let both = hosts(webhook("convert"), "v2");
+    let mut first = hosts(json!({"strategy": "None"}), "v1");
+    first["spec"]["versions"].as_array_mut().expect("a list").truncate(1);
+    world.must(201, &format!("POST {DEFINITIONS}"), &first);
+    let create = host("v1", "a", json!({"host": "x"}));
+    world.must(201, &format!("POST {}", path("v1", "")), &create);
+    let definition = format!("PATCH {DEFINITIONS}/hosts.ex.io");
+    world.must(200, &definition, &json!({"spec": both["spec"]}));
+    let stored = json!({"status": {"storedVersions": ["v2"]}});
+    world.must(200, &format!("{definition}/status"), &stored);
+    for (version, spec) in [("v2", json!({"name": "x"})), ("v1", json!({"host": "x"}))] {
+        let got = world.must(200, &format!("GET {}", path(version, "/a")), &Value::Null);
+        assert_eq!(got["spec"], spec, "{version}");
+    }
+    // What the schema of its version has lost is not converted.
+    let mut without = both["spec"]["versions"].clone();
+    without[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({"same": {"type": "string"}});
+    world.must(200, &definition, &json!({"spec": {"versions": without}}));
+    world.reviews();
+    let got = world.must(200, &format!("GET {}", path("v2", "/a")), &Value::Null);
+    assert_eq!(got["spec"], json!({}));
+    assert_eq!(world.reviews()[0].1["request"]["objects"][0]["spec"], json!({}));
+}
+
 #[test]
 fn watches_convert() {
     let world = World::new();
