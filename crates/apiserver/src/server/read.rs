@@ -209,7 +209,12 @@ impl Call<'_> {
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
         let request = ListRequest {
-            prefix: selection.key_prefix(&prefix, self.resource.namespaced),
+            // The rest of a list is never one object (`SelectionPredicate.MatchesSingle` of apiserver): a token may
+            // begin behind the only name that is asked for.
+            prefix: match &after {
+                Some(_) => prefix.clone(),
+                None => selection.key_prefix(&prefix, self.resource.namespaced),
+            },
             after: after.clone(),
             at,
             // With a selector it is not known how many objects fill the page.

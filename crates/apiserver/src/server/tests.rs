@@ -1008,6 +1008,39 @@ fn pages() {
     assert_eq!(world.get(&format!("{MAPS}?continue=zzz")).code, 400);
 }
 
+/// A token of any list goes with any selector: what is chosen behind it is shown. The rest of a list is never one
+/// object (`SelectionPredicate.MatchesSingle` of apiserver).
+#[test]
+fn the_rest_of_a_list_with_a_selector() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.must(201, &post_maps(), &map(name));
+    }
+    let all = MAPS.replace("/namespaces/default", "");
+    let check = |path: &str, of: &str, limit: usize, selector: &str, shown: &[&str]| {
+        let first = world.get(&format!("{of}?limit={limit}")).body;
+        let token = first["metadata"]["continue"].as_str().expect("a token");
+        let answer = world.get(&format!("{path}?limit=2&continue={token}&fieldSelector={selector}"));
+        assert_eq!(answer.code, 200, "{selector} after {limit}: {}", answer.body);
+        let items = answer.body["items"].as_array().expect("items");
+        let names: Vec<&str> = items
+            .iter()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
+        assert_eq!(names, shown, "{selector} after {limit}");
+    };
+    check(MAPS, MAPS, 2, "metadata.name%3Da", &[]);
+    check(MAPS, MAPS, 2, "metadata.name%3Db", &[]);
+    check(MAPS, MAPS, 2, "metadata.name%3Dc", &["c"]);
+    check(MAPS, MAPS, 1, "metadata.name%3Dc", &["c"]);
+    check(MAPS, MAPS, 1, "metadata.name!%3Dc", &["b"]);
+    check(&all, &all, 2, "metadata.name%3Da", &[]);
+    check(MAPS, &all, 2, "metadata.name%3Da", &[]);
+    let spaces = "/api/v1/namespaces";
+    check(spaces, spaces, 2, "metadata.name%3Ddefault", &[]);
+    check(spaces, spaces, 1, "metadata.name%3Dkube-system", &["kube-system"]);
+}
+
 #[test]
 fn an_expired_page_says_how_to_go_on() {
     let world = World::with(Config {

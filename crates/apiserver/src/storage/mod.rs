@@ -32,6 +32,7 @@ mod follow;
 mod history;
 pub mod journal;
 mod memory;
+mod shared_map;
 mod stored;
 mod watchers;
 
@@ -44,6 +45,7 @@ use serde_json::Value;
 
 pub(crate) use follow::{Derived, Followed};
 pub use memory::{Bounds, MemoryStorage, Usage};
+pub(crate) use shared_map::SharedMap;
 pub use stored::{Entry, StoredObject};
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.
