@@ -12,7 +12,7 @@
 //!   the disk) has no turn meanwhile;
 //! - turns go round: first from user to user, then among the connections of a user, so that the hundred requests of one
 //!   delay another's one by the turns that have begun, at most one for each thread;
-//! - so many requests are inside, of a connection and in total, and no more ([`QueueFull`]).
+//! - so many requests are inside, of a connection, of a user its share ([`Ledger`]), and in total, and no more.
 //!
 //! The threads have large stacks, because objects may be nested deeply. They start with the first request that needs
 //! them.
@@ -26,6 +26,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures::FutureExt as _;
+use kubewright_apiserver::shares::{Ledger, NoShare, Share};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -46,10 +47,6 @@ pub(crate) struct Client {
     /// `None`: this process, which is not bounded.
     pub(crate) connection: Option<u64>,
 }
-
-/// Too many requests are inside.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct QueueFull;
 
 /// The threads; cheap to clone.
 #[derive(Clone)]
@@ -78,7 +75,7 @@ impl Workers {
         Workers {
             threads: threads.max(1),
             queue: Queue::new(threads.max(1)),
-            inside: Arc::default(),
+            inside: Inside::new(),
             pool: Arc::default(),
         }
     }
@@ -100,13 +97,13 @@ impl Workers {
     /// Does the work of a client on one of the threads. Dropping the future gives it up.
     ///
     /// # Errors
-    /// [`QueueFull`], before anything is begun.
-    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, QueueFull>
+    /// [`NoShare`], before anything is begun.
+    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, NoShare>
     where
         W: Future + Send + 'static,
         W::Output: Send + 'static,
     {
-        let inside = WorkPermit::enter(&self.inside, client.clone())?;
+        let inside = WorkPermit::enter(&self.inside, &client)?;
         let pool = self.pool.get_or_init(|| match start(self.threads) {
             Ok(runtime) => Pool(Some(runtime)),
             Err(error) => {
@@ -141,54 +138,67 @@ fn start(threads: usize) -> io::Result<Runtime> {
         .build()
 }
 
-/// How many requests are inside.
-#[derive(Default)]
-struct Inside(Mutex<Counts>);
-
-#[derive(Default)]
-struct Counts {
-    all: usize,
-    clients: BTreeMap<Client, usize>,
+/// The requests that are inside.
+struct Inside {
+    all: Arc<Ledger>,
+    /// How many each connection has.
+    connections: Mutex<BTreeMap<u64, usize>>,
 }
 
 impl Inside {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new() -> Arc<Inside> {
+        Arc::new(Inside {
+            all: Ledger::new(ALL),
+            connections: Mutex::default(),
+        })
+    }
+
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request that is inside, until this is dropped.
 struct WorkPermit {
     inside: Arc<Inside>,
-    client: Client,
+    connection: Option<u64>,
+    _share: Share,
 }
 
 impl WorkPermit {
-    fn enter(inside: &Arc<Inside>, client: Client) -> Result<WorkPermit, QueueFull> {
-        let mut counts = inside.counts();
-        let count = counts.clients.get(&client).copied().unwrap_or(0);
-        if client.connection.is_some() && (count >= EACH || counts.all >= ALL) {
-            return Err(QueueFull);
+    fn enter(inside: &Arc<Inside>, client: &Client) -> Result<WorkPermit, NoShare> {
+        let mut share = inside.all.open(&client.user);
+        match client.connection {
+            Some(connection) => {
+                let mut connections = inside.connections();
+                let count = connections.get(&connection).copied().unwrap_or(0);
+                if count >= EACH {
+                    return Err(inside.all.refuse(&client.user));
+                }
+                share.grow(1)?;
+                connections.insert(connection, count + 1);
+            }
+            // This process is counted, and not bounded.
+            None => share.set(1),
         }
-        counts.all += 1;
-        counts.clients.insert(client.clone(), count + 1);
-        drop(counts);
         Ok(WorkPermit {
             inside: inside.clone(),
-            client,
+            connection: client.connection,
+            _share: share,
         })
     }
 }
 
 impl Drop for WorkPermit {
     fn drop(&mut self) {
-        let mut counts = self.inside.counts();
-        counts.all -= 1;
-        if let Some(count) = counts.clients.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                counts.clients.remove(&self.client);
-            }
+        let Some(connection) = self.connection else { return };
+        let mut connections = self.inside.connections();
+        let count = connections.get(&connection).copied().unwrap_or(0);
+        debug_assert!(count > 0, "it has been counted");
+        if count > 1 {
+            connections.insert(connection, count - 1);
+        } else {
+            connections.remove(&connection);
         }
     }
 }
@@ -243,7 +253,7 @@ mod tests {
         while let Some(done) = all.join_next().await {
             assert_eq!(done.expect("no panic"), Ok(()));
         }
-        assert_eq!(workers.inside.counts().all, 0);
+        assert_eq!(workers.inside.all.held().0, 0);
         Arc::into_inner(order)
             .expect("all is done")
             .into_inner()
@@ -291,7 +301,7 @@ mod tests {
         }
         let after = workers.run(client("b", 1), Box::pin(async { 7 })).await;
         assert_eq!(after, Ok(7), "what was given up is gone");
-        assert_eq!(workers.inside.counts().all, 0);
+        assert_eq!(workers.inside.all.held().0, 0);
     }
 
     #[tokio::test]
@@ -315,7 +325,7 @@ mod tests {
         let (blocked, ()) = tokio::join!(blocks, given_up);
         assert_eq!(blocked, Ok(()));
         assert_eq!(workers.run(client("c", 1), Box::pin(async { 7 })).await, Ok(7));
-        assert_eq!(workers.inside.counts().all, 0);
+        assert_eq!(workers.inside.all.held().0, 0);
     }
 
     #[tokio::test]
@@ -325,24 +335,29 @@ mod tests {
         let caught = std::panic::AssertUnwindSafe(panics).catch_unwind().await;
         assert!(caught.is_err());
         assert_eq!(workers.run(client("a", 1), Box::pin(async { 7 })).await, Ok(7));
-        assert_eq!(workers.inside.counts().all, 0);
+        assert_eq!(workers.inside.all.held().0, 0);
     }
 
     #[test]
     fn so_many_are_inside() {
-        let inside = Arc::<Inside>::default();
-        let enter = |user, connection| WorkPermit::enter(&inside, client(user, connection));
-        let entered: Vec<_> = (0..EACH).map(|_| enter("a", 1).expect("room")).collect();
-        assert!(enter("a", 1).is_err());
-        let other = enter("a", 2).expect("room for another connection");
+        let inside = Inside::new();
+        let enter = |user, connection| WorkPermit::enter(&inside, &client(user, connection));
+        let mut entered: Vec<WorkPermit> = (0..EACH).map(|_| enter("a", 1).expect("room")).collect();
+        assert!(enter("a", 1).is_err(), "a connection has its bound");
+        // With any number of connections a user has no more than its share.
+        entered.extend((2..100).flat_map(|connection| (0..EACH).map_while(move |_| enter("a", connection).ok())));
+        assert_eq!(entered.len(), ALL / 2);
+        let other: Vec<WorkPermit> = (0..EACH)
+            .map(|_| enter("b", 100).expect("room for another user"))
+            .collect();
         let here = Client {
             connection: None,
             ..client("a", 0)
         };
-        let own = WorkPermit::enter(&inside, here).expect("this process is not bounded");
+        let own = WorkPermit::enter(&inside, &here).expect("this process is not bounded");
         drop((entered, other, own));
-        assert!(inside.counts().clients.is_empty());
-        assert_eq!(inside.counts().all, 0);
+        assert!(inside.connections().is_empty());
+        assert_eq!(inside.all.held(), (0, ALL));
     }
 
     #[tokio::test]
