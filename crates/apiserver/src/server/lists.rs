@@ -112,6 +112,17 @@ enum ItemText {
 }
 
 impl ItemText {
+    /// The memory that it takes, besides what storage has anyway.
+    fn held(&self) -> usize {
+        let own = match self {
+            ItemText::Made(text) => text.capacity(),
+            // Storage may have another one by now, or has it in another form.
+            ItemText::Stored(Item::Read(object)) => object.encoded().len(),
+            ItemText::Stored(Item::Kept(_)) => 0,
+        };
+        size_of::<ItemText>() + own
+    }
+
     /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own
     /// brace goes.
     fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
@@ -159,6 +170,7 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
     let texts: usize = items.iter().map(length_of).sum();
     let length = head.len() + texts + items.len().saturating_sub(1) + tail.len();
     let is_short = length <= WHOLE;
+    let held = items.iter().map(ItemText::held).sum();
     let mut pieces = Pieces {
         begun: Some(head),
         prefix,
@@ -170,7 +182,7 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
     if is_short {
         return Body::Full(pieces.next().unwrap_or_default());
     }
-    Body::Long(LongBody::new(length, pieces))
+    Body::Long(LongBody::new(length, held, pieces))
 }
 
 /// The pieces of a list's JSON, made one after the other.

@@ -15,10 +15,11 @@ use super::convert::is_current;
 use super::lists::{Item, List};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
-use super::watch::{Encoder, Form, Selection, WatchPermit, WatchStream};
+use super::watch::{Encoder, Form, Selection, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
 use crate::model::status::{Details, Status};
+use crate::shares::NoShare;
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 use crate::table;
 use crate::wire::negotiate::{Format, Transform};
@@ -332,8 +333,8 @@ impl Call<'_> {
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial_events = self.query.optional_flag("sendInitialEvents");
-        let permit =
-            WatchPermit::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
+        let share =
+            (self.server.watches.take(self.principal, 1)).map_err(|full| too_many_watches(self.principal, full))?;
         let prefix = selection.key_prefix(&self.prefix(), self.resource.namespaced);
         let store = &self.resource.store;
         let from_state = initial_events.unwrap_or(wanted == 0);
@@ -388,7 +389,7 @@ impl Call<'_> {
         }
         Ok(Reply::new(
             200,
-            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), permit))),
+            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), share))),
         ))
     }
 
@@ -416,12 +417,12 @@ impl Call<'_> {
     }
 }
 
-fn too_many_watches() -> Status {
+fn too_many_watches(principal: &str, full: NoShare) -> Status {
     let details = Details {
-        retry_after_seconds: 1,
+        retry_after_seconds: full.retry_after_seconds,
         ..Details::default()
     };
-    let message = "too many watches are open on this server; close some and try again";
+    let message = format!("too many watches of user {principal:?} are open on this server; close some and try again");
     Status::failure(429, "TooManyRequests", message).with_details(details)
 }
 

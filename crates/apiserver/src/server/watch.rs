@@ -13,7 +13,6 @@ mod selection;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -26,31 +25,13 @@ use crate::env::BoxFuture;
 use crate::model::status::Status;
 use crate::server::convert::{Converter, is_current};
 use crate::server::weight::LIGHT_TEXT;
+use crate::shares::Share;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use encoder::line;
 pub(crate) use encoder::{Encoder, Form};
 pub(crate) use selection::Selection;
 
 const LIGHT_BEGINNING: usize = 16;
-
-/// A place among the watches that may be open at the same time; free again when it is dropped.
-pub(crate) struct WatchPermit(Arc<AtomicUsize>);
-
-impl WatchPermit {
-    /// Takes one, if there is one.
-    pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<WatchPermit> {
-        let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < max).then_some(count + 1)
-        });
-        taken.is_ok().then(|| WatchPermit(open.clone()))
-    }
-}
-
-impl Drop for WatchPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The lines of one watch.
 pub(crate) struct WatchStream {
@@ -68,7 +49,7 @@ pub(crate) struct WatchStream {
     /// Revision of the latest bookmark or event that was sent.
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
-    permit: Option<WatchPermit>,
+    share: Option<Share>,
     /// For kinds of which changes may have to be converted.
     converter: Option<Converter>,
     /// The change that is being converted.
@@ -88,7 +69,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            permit: None,
+            share: None,
             converter: None,
             converting: None,
         }
@@ -108,7 +89,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            permit: None,
+            share: None,
             converter: None,
             converting: None,
         }
@@ -133,10 +114,10 @@ impl WatchStream {
         self
     }
 
-    /// Ends after `timeout`, and gives its place back.
-    pub(crate) fn with_end(mut self, timeout: Duration, permit: WatchPermit) -> WatchStream {
+    /// Ends after `timeout`, and gives its share of all watches back.
+    pub(crate) fn with_end(mut self, timeout: Duration, share: Share) -> WatchStream {
         self.end = Some(self.encoder.env.sleep(timeout));
-        self.permit = Some(permit);
+        self.share = Some(share);
         self
     }
 
@@ -202,7 +183,7 @@ impl WatchStream {
         self.last = None;
         self.changes = None;
         self.bookmarks = None;
-        self.permit = None;
+        self.share = None;
     }
 }
 
