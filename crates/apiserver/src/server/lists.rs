@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde_json::{Value, json};
 
-use super::respond::{encode, is_shown_as_stored, prefix, say_version};
+use super::respond::{encode, prefix, say_version, shown_from};
 use super::watch::Selection;
 use crate::body::{Body, LongBody};
 use crate::json;
@@ -88,8 +88,8 @@ impl Item {
 
     /// The form in which the list shows it.
     fn shown(self, resource: &Resource) -> ItemText {
-        if is_shown_as_stored(resource, self.encoded()) {
-            return ItemText::Stored(self);
+        if let Some(from) = shown_from(resource, self.encoded()) {
+            return ItemText::Stored(self, from);
         }
         ItemText::Made(encode(resource, &self.value(resource)))
     }
@@ -106,8 +106,8 @@ impl Item {
 
 /// An item of a list as JSON.
 enum ItemText {
-    /// The stored text, with the prefix of the list in the place of its brace.
-    Stored(Item),
+    /// The stored text from somewhere on, with the prefix of the list in the place of its beginning.
+    Stored(Item, usize),
     Made(Vec<u8>),
 }
 
@@ -128,8 +128,8 @@ impl ItemText {
     fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
         match self {
             ItemText::Made(text) => (&[], text),
-            ItemText::Stored(item) => match item.encoded().split_first() {
-                Some((_, rest)) if !prefix.is_empty() => (prefix.as_bytes(), rest),
+            ItemText::Stored(item, from) => match item.encoded().get(*from..) {
+                Some(rest) if !prefix.is_empty() => (prefix.as_bytes(), rest),
                 _ => (&[], item.encoded()),
             },
         }

@@ -45,11 +45,17 @@ mod weight;
 mod write;
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
 mod recorded_tests;
+#[cfg(test)]
+mod schema_change_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
-use super::convert::{defaulted, is_converted, predates};
+use super::convert::is_current;
 use super::lists::{Item, List};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
@@ -210,7 +210,12 @@ impl Call<'_> {
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
         let request = ListRequest {
-            prefix: selection.key_prefix(&prefix, self.resource.namespaced),
+            // The rest of a list is never one object (`SelectionPredicate.MatchesSingle` of apiserver): a token may
+            // begin behind the only name that is asked for.
+            prefix: match &after {
+                Some(_) => prefix.clone(),
+                None => selection.key_prefix(&prefix, self.resource.namespaced),
+            },
             after: after.clone(),
             at,
             // With a selector it is not known how many objects fill the page.
@@ -265,13 +270,9 @@ impl Call<'_> {
     /// These objects as the version of the path shows them. An entry that is sent as it is stored and not selected by
     /// its content is not decoded.
     async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
-        if selection.is_everything() && !is_converted(&self.resource) {
-            let resource = &self.resource;
-            let item = |entry: Arc<Entry>| match predates(resource, entry.revision()) {
-                true => Item::Read(defaulted(resource, entry.object())),
-                false => Item::Kept(entry),
-            };
-            return Ok(entries.into_iter().map(item).collect());
+        let is_kept = |entry: &Arc<Entry>| is_current(&self.resource, entry.revision(), entry.encoded());
+        if selection.is_everything() && entries.iter().all(is_kept) {
+            return Ok(entries.into_iter().map(Item::Kept).collect());
         }
         let objects = entries.iter().map(|entry| entry.object()).collect();
         let shown = self.server.show(&self.resource, objects).await?;
@@ -380,7 +381,7 @@ impl Call<'_> {
                 }
             }
         };
-        if is_converted(&self.resource) {
+        if self.resource.custom.is_some() {
             stream = stream.with_conversion(self.server.converter());
         }
         if bookmarks {

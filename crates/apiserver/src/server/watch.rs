@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::body::Lines;
 use crate::env::BoxFuture;
 use crate::model::status::Status;
-use crate::server::convert::Converter;
+use crate::server::convert::{Converter, is_current};
 use crate::server::weight::LIGHT_TEXT;
 use crate::shares::Share;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
@@ -50,7 +50,7 @@ pub(crate) struct WatchStream {
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
     share: Option<Share>,
-    /// For kinds whose changes must be converted.
+    /// For kinds of which changes may have to be converted.
     converter: Option<Converter>,
     /// The change that is being converted.
     converting: Option<BoxFuture<'static, Result<Arc<Change>, Status>>>,
@@ -119,6 +119,14 @@ impl WatchStream {
         self.end = Some(self.encoder.env.sleep(timeout));
         self.share = Some(share);
         self
+    }
+
+    /// Whether the version of this watch does not show the objects of a change as they are stored.
+    fn must_convert(&self, change: &Change) -> bool {
+        let is_current =
+            |object: &StoredObject| is_current(&self.encoder.resource, object.revision(), object.encoded());
+        let objects = [Some(&change.after), change.before.as_ref()];
+        self.converter.is_some() && !objects.into_iter().flatten().all(|object| is_current(object))
     }
 
     /// The line for a change, if this watch sees it.
@@ -222,7 +230,7 @@ impl Lines for WatchStream {
             .selection
             .as_ref()
             .is_some_and(|selection| selection.is_heavy(bytes));
-        selects || self.converter.is_some() || bytes > LIGHT_TEXT && !self.encoder.copies(&change.after)
+        selects || self.must_convert(change) || bytes > LIGHT_TEXT && !self.encoder.copies(&change.after)
     }
 }
 
@@ -266,7 +274,7 @@ impl WatchStream {
             let delivered = this.delivered.take().map_or_else(|| changes.poll_next(cx), Poll::Ready);
             match delivered {
                 Poll::Ready(Delivery::Change(change)) => {
-                    if let Some(converter) = this.converter.clone() {
+                    if let Some(converter) = this.converter.clone().filter(|_| this.must_convert(&change)) {
                         let resource = this.encoder.resource.clone();
                         this.converting = Some(Box::pin(async move { converter.show_change(&resource, change).await }));
                         continue;
