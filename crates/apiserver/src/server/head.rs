@@ -7,15 +7,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
 use kubewright_schema::budget::{Limits, Metered};
 use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
+use super::deadline::Deadline;
 use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
-use super::{ApiServer, Inner, authorize, check_timeout, compress, noted};
+use super::{ApiServer, Inner, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::model::status::Status;
@@ -34,6 +36,7 @@ pub struct Admitted {
     pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
+    pub(super) deadline: Deadline,
     /// Bytes that the answering has made so far.
     pub(super) made: AtomicU64,
 }
@@ -42,6 +45,22 @@ impl Admitted {
     /// How many bytes the request has made beyond its body, as of the last time that it waited.
     pub fn made(&self) -> usize {
         usize::try_from(self.made.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// How long the request may take from its head to its answer. `None`: it is a watch or another stream.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.deadline.limit()
+    }
+
+    /// How long it may take when its body has come, counted from its head.
+    pub fn handling_limit(&self) -> Option<Duration> {
+        self.deadline.handling()
+    }
+
+    /// Its time is up. Returns whether to drop it, and to answer with [`ApiServer::timed_out`]; else it has changed
+    /// something already, and its answer comes soon.
+    pub fn expire(&self) -> bool {
+        self.deadline.expire()
     }
 
     /// This is the response to the request, whichever code made it: it is entered in the audit log. The body of a watch
@@ -131,11 +150,14 @@ impl Inner {
             None => None,
         };
         let entry = audit.as_deref();
-        let admitted = match check_timeout(&query) {
-            Ok(()) => self.admit(user, &head.headers, &attributes, entry).await,
+        let admitted = match Deadline::of(&query, &target, self.config.request_timeout) {
+            Ok(deadline) => {
+                let user = self.admit(user, &head.headers, &attributes, entry).await;
+                user.map(|user| (user, deadline))
+            }
             Err(status) => Err(status.into()),
         };
-        let user = admitted.map_err(|why| {
+        let (user, deadline) = admitted.map_err(|why| {
             let mut refusal = match why {
                 NotAdmitted::Refused(status) => refused(noted(entry, &status).clone()),
                 NotAdmitted::Unknown(why) => Box::new(self.unauthorizable(&head.uri, &query, &why)),
@@ -152,6 +174,7 @@ impl Inner {
             user,
             principal,
             audit,
+            deadline,
             made: AtomicU64::new(0),
         })
     }

@@ -15,6 +15,7 @@ mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
+mod deadline;
 mod decode;
 mod delete;
 mod embedded;
@@ -71,6 +72,7 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
+use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
 pub use head::Admitted;
 use head::Target;
@@ -152,6 +154,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     /// Whose share it takes: the authenticated user, whoever is impersonated.
     pub(crate) principal: &'a str,
+    deadline: &'a Deadline,
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -341,6 +344,13 @@ impl ApiServer {
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
     }
 
+    /// 504, for a shell that dropped a request whose time was up ([`Admitted::expire`]).
+    pub fn timed_out(&self, admitted: &Admitted, head: &http::request::Parts) -> Response<Body> {
+        let status = admitted.deadline.status();
+        noted(admitted.audit.as_deref(), &status);
+        self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
+    }
+
     /// 413, for a shell that stopped reading a body at [`MAX_BODY`].
     pub fn body_too_large(&self) -> Response<Body> {
         self.inner.fail(&Status::body_too_large(MAX_BODY))
@@ -368,16 +378,6 @@ impl ApiServer {
     pub fn kinds(&self) -> Arc<Snapshot> {
         self.inner.registry.snapshot()
     }
-}
-
-/// How long a client wants to wait must be a duration; watches have a parameter of their own for it.
-fn check_timeout(query: &Query) -> Result<(), Status> {
-    let timeout = query.get("timeout");
-    if timeout.is_empty() || query.flag("watch") {
-        return Ok(());
-    }
-    crate::model::duration::check(timeout)
-        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
 impl Inner {
@@ -486,6 +486,7 @@ impl Inner {
             body,
             user: &admitted.user,
             principal: &admitted.principal,
+            deadline: &admitted.deadline,
             output,
             warnings: Vec::new(),
             audit,
