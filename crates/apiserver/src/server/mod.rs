@@ -66,8 +66,8 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
 use endpoint::{Endpoint, NotServed};
-pub use head::Admitted;
 use head::Target;
+pub use head::{Admitted, Arrival};
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use upkeep::bootstrap::Place;
 pub use weight::{TRIAL, TooLong, Weight};
@@ -499,7 +499,11 @@ impl Inner {
                 entry.annotate("k8s.io/deprecated", "true");
             }
         }
-        match self.settled(outcome).await {
+        let settled = self.settled(outcome).await;
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            self.policy.settle_written(&call.resource.store);
+        }
+        match settled {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 if let Some(entry) = audit {
