@@ -634,6 +634,47 @@ fn a_binding_is_in_force_when_it_is_answered() {
     assert_eq!(policy.published_bindings("default"), 0);
 }
 
+/// With versions of other servers, discovery is made once for each state of the APIServices; a write of a slice that
+/// another server is reached through looks at no other slice.
+#[test]
+fn other_servers_cost_nothing_but_their_own() {
+    const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+    const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let world = World::new();
+    let spec = json!({"group": "m.io", "version": "v1", "groupPriorityMinimum": 9, "versionPriority": 9,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "a0", "port": 443}});
+    let remote = |name: &str| json!({"metadata": {"name": name}, "spec": spec});
+    world.cost("POST", API_SERVICES, &remote("v1.m.io"));
+    world.cost(
+        "POST",
+        "/api/v1/namespaces/default/services",
+        &named(0, json!({"spec": {"ports": [{"port": 443}]}})),
+    );
+    for path in ["/apis", "/apis/m.io", "/apis/apps"] {
+        world.cost("GET", path, &Value::Null);
+        assert_eq!(world.cost("GET", path, &Value::Null), 0, "{path}");
+    }
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.cost("PATCH", &format!("{API_SERVICES}/v1.m.io"), &label);
+    assert!(world.cost("GET", "/apis", &Value::Null) > 0, "one of them has changed");
+    assert_eq!(world.cost("GET", "/apis", &Value::Null), 0);
+    let slice = |index: usize| {
+        let labels = json!({"kubernetes.io/service-name": "a0"});
+        let endpoints = json!([{"addresses": ["10.1.2.3"], "conditions": {"ready": false}}]);
+        let slice = named(
+            index,
+            json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 443}]}),
+        );
+        let mut slice = slice;
+        slice["metadata"]["labels"] = labels;
+        slice
+    };
+    let mut cost = |index: usize| world.cost("POST", SLICES, &slice(index));
+    // The first changes what is said of the APIService.
+    let costs: Vec<usize> = (0..40).map(&mut cost).collect();
+    assert_eq!(costs[39], costs[1], "{costs:?}");
+}
+
 /// A page copies its own objects; those behind it are only counted.
 #[test]
 fn a_page_looks_at_no_more_objects_when_there_are_more() {

@@ -127,13 +127,13 @@ impl Inner {
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
     pub(crate) fn ranked(&self) -> Vec<Ranked> {
-        let remote_services = |others: &RemoteServices| others.services.is_empty();
-        if self.remote_services.look(self.storage.as_ref(), remote_services) {
+        let listed = self.storage.entries(STORE, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        if !items.iter().any(|(_, service)| names_a_service(service.encoded())) {
             return Vec::new();
         }
-        let listed = self.storage.list(STORE, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
         let ranked = items.iter().map(|(_, service)| {
+            let service = service.object();
             let spec = get(service.value(), &["spec"]);
             let text = |field: &str| get(spec, &[field]).as_str().unwrap_or("").to_owned();
             let number = |field: &str| get(spec, &[field]).as_i64().unwrap_or(0);

@@ -22,6 +22,7 @@ pub(crate) mod endings;
 pub(crate) mod expiry;
 pub(crate) mod quotas;
 pub(crate) mod rehearsal;
+pub(crate) mod slices;
 
 use std::sync::Arc;
 
@@ -82,6 +83,7 @@ impl Inner {
     pub(crate) fn recall(&self) {
         self.settle_definitions();
         self.record_all_allocations();
+        self.slices.forget();
     }
 
     /// Runs after every write that stored something; returns what was stored, for the response.
@@ -108,6 +110,8 @@ impl Inner {
         if resource.store == addresses::SERVICES {
             self.settle_available_through(namespace, object::name(metadata));
         } else if resource.store == availability::SLICES {
+            let written = key(namespace, object::name(metadata));
+            self.slices.written(self.storage.as_ref(), &written);
             self.settle_available_through(namespace, availability::service_of(metadata));
         }
     }
