@@ -25,7 +25,8 @@ pub struct Config {
     pub history_bytes: usize,
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
-    /// How many watches may be open at the same time; more are answered with 429. Default 20000.
+    /// How many watches may be open at the same time, of which a user gets a share ([`crate::shares`]); more are
+    /// answered with 429. Default 20000.
     pub max_watches: usize,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: Duration,

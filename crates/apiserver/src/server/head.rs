@@ -44,6 +44,8 @@ pub struct Admitted {
     pub(super) target: Target,
     /// The user for whom the request is answered: the authenticated or the impersonated one.
     pub(super) user: UserInfo,
+    /// Whose share it takes: the name of the authenticated user. Who may impersonate others has no more of them.
+    pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
     /// Bytes that the answering has made so far.
@@ -159,6 +161,7 @@ impl Inner {
     async fn admit_head(&self, arrival: &Arrival, head: &request::Parts, user: UserInfo) -> Decided {
         self.compact();
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
+        let principal = user.name.clone();
         let refused = |status: Status| Box::new(self.fail_as_asked(&head.headers, &query, &status));
         let (target, attributes) = match route::parse(head.uri.path()) {
             Path::Resource(path) => {
@@ -197,6 +200,7 @@ impl Inner {
             query,
             target,
             user,
+            principal,
             audit,
             made: AtomicU64::new(0),
         })

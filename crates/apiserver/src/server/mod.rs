@@ -44,11 +44,17 @@ mod weight;
 mod write;
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
 mod recorded_tests;
+#[cfg(test)]
+mod schema_change_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -57,7 +63,7 @@ mod token_tests;
 mod webhook_tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -81,6 +87,7 @@ use crate::meter::Meter;
 use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
 use crate::registry::{Kinds, Registry, Snapshot};
+use crate::shares::Ledger;
 use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
@@ -116,7 +123,7 @@ pub(crate) struct Inner {
     pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
     /// Open watches.
-    pub(crate) watches: Arc<AtomicUsize>,
+    pub(crate) watches: Arc<Ledger>,
     /// The known definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// The unique values that objects hold, so that none is given twice.
@@ -144,6 +151,8 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
     pub(crate) user: &'a UserInfo,
+    /// Whose share it takes: the authenticated user, whoever is impersonated.
+    pub(crate) principal: &'a str,
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -190,6 +199,7 @@ impl ApiServer {
         }
         .plugins();
         let search_start = AtomicU64::new(env.random());
+        let watches = Ledger::new(config.max_watches);
         let inner = Inner {
             authorizer,
             policy,
@@ -206,7 +216,7 @@ impl ApiServer {
             meter,
             admission,
             storage,
-            watches: Arc::default(),
+            watches,
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),
@@ -477,6 +487,7 @@ impl Inner {
             headers,
             body,
             user: &admitted.user,
+            principal: &admitted.principal,
             output,
             warnings: Vec::new(),
             audit,

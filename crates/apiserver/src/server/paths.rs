@@ -280,9 +280,14 @@ impl Inner {
             *nothing.status_mut() = http::StatusCode::NOT_FOUND;
             return nothing;
         };
-        if !path.is_empty() && !negotiate::accepts(headers, "application/json") {
+        // The index has one form.
+        let form = match path {
+            "" => Some(openapi::Form::Json),
+            _ => openapi::Form::accepted(headers),
+        };
+        let Some(form) = form else {
             return self.not_acceptable(query);
-        }
+        };
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {
             let mut reply = Reply::new(301, Content::Text("application/json", Bytes::new()));
@@ -294,12 +299,12 @@ impl Inner {
         let type_ = if path.is_empty() {
             "text/plain; charset=utf-8"
         } else {
-            "application/json"
+            form.media_type()
         };
         let mut reply = if matches_etag(headers, &etag) {
             Reply::new(304, Content::Text(type_, Bytes::new()))
         } else {
-            Reply::new(200, Content::Text(type_, document.body.clone()))
+            Reply::new(200, Content::Text(type_, form.write(&document)))
         };
         reply.headers = vec![(ETAG, etag), (VARY, "Accept".to_owned())];
         let mut response = self.respond(query, reply);

@@ -113,10 +113,23 @@ impl World {
 
     /// The request must be answered with this code.
     #[track_caller]
-    fn must(&self, code: u16, line: &str, body: &Value) -> Value {
+    pub(super) fn must(&self, code: u16, line: &str, body: &Value) -> Value {
         let answer = self.call(line, body);
         assert_eq!(answer.code, code, "{line}: {}", answer.body);
         answer.body
+    }
+
+    /// The events of a watch that are there by now.
+    pub(super) fn watched(&self, path: &str) -> Vec<Value> {
+        let answer = self.get(path);
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        let mut watch = answer.watch.expect("a watch");
+        let mut seen = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(line)) = std::pin::Pin::new(&mut watch).poll_next(&mut context) {
+            seen.push(serde_json::from_slice(&line).expect("a line of JSON"));
+        }
+        seen
     }
 
     #[track_caller]
@@ -223,6 +236,33 @@ fn a_life() {
 
 /// Requests that are refused, and how: code, reason, message.
 #[test]
+fn a_version_that_is_no_number_does_not_keep_an_object_from_being_created() {
+    let world = World::new();
+    let texts = [
+        "",
+        "0",
+        "00",
+        "v1",
+        "-1",
+        "1x",
+        "+0",
+        "+1",
+        " 5",
+        "0x1",
+        "1.0",
+        "18446744073709551616",
+    ];
+    for (index, version) in texts.into_iter().enumerate() {
+        let mut versioned = map(&format!("m{index}"));
+        versioned["metadata"]["resourceVersion"] = json!(version);
+        let created = world.must(201, &post_maps(), &versioned);
+        let stored = &created["metadata"]["resourceVersion"];
+        let own = stored.as_str().and_then(|version| version.parse::<u64>().ok());
+        assert!(own.is_some_and(|own| own > 0), "{version:?}: {created}");
+    }
+}
+
+#[test]
 fn refusals() {
     let world = World::new();
     world.must(201, &post_maps(), &map("a"));
@@ -304,15 +344,17 @@ fn refusals() {
         "namespaces \"default\" is forbidden: this namespace may not be deleted",
     );
     let mut versioned = map("b");
-    versioned["metadata"]["resourceVersion"] = json!("5");
-    check(
-        &world,
-        post,
-        &versioned,
-        500,
-        "",
-        "resourceVersion should not be set on objects to be created",
-    );
+    for version in ["5", "05", "18446744073709551615"] {
+        versioned["metadata"]["resourceVersion"] = json!(version);
+        check(
+            &world,
+            post,
+            &versioned,
+            500,
+            "",
+            "resourceVersion should not be set on objects to be created",
+        );
+    }
     let mut elsewhere = map("b");
     elsewhere["metadata"]["namespace"] = json!("other");
     check(
@@ -1533,6 +1575,76 @@ fn the_document_of_openapi_v2_by_header() {
     for path in ["/", "/x"] {
         check(&format!("{DOCUMENT}{path}"), &[], 404, "text/plain; charset=utf-8");
     }
+}
+
+#[test]
+fn documents_of_openapi_v3_by_header() {
+    const DOCUMENT: &str = "GET /openapi/v3/apis/apps/v1";
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    const WANTED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+    let world = World::new();
+    let check = |line: &str, accept: &str, code: u16, type_: &str| {
+        let answer = world.send(line, &[("accept", accept)], "", UserInfo::admin());
+        let got = answer.headers.get("content-type");
+        let got = got.map_or("", |value| value.to_str().expect("ASCII"));
+        assert_eq!((answer.code, got), (code, type_), "{line} {accept}");
+        answer
+    };
+    let etag = check(DOCUMENT, "", 200, JSON).headers["etag"].clone();
+    for (accept, type_) in [
+        ("*/*", JSON),
+        ("application/*", JSON),
+        (PROTOBUF, PROTOBUF),
+        (WANTED, PROTOBUF),
+        (
+            "application/json;q=0.5,application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            PROTOBUF,
+        ),
+        (
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf;q=0.5,application/json",
+            JSON,
+        ),
+    ] {
+        let answer = check(DOCUMENT, accept, 200, type_);
+        assert_eq!(
+            (&answer.headers["etag"], &answer.headers["vary"]),
+            (&etag, &"Accept".parse().expect("ASCII"))
+        );
+        assert_eq!(answer.body.is_object(), type_ == JSON, "{accept}");
+    }
+    for accept in ["application/yaml", "application/vnd.kubernetes.protobuf", "text/*"] {
+        check(DOCUMENT, accept, 406, "");
+    }
+    // The index has one form, and is not asked for another.
+    check("GET /openapi/v3", PROTOBUF, 200, "text/plain; charset=utf-8");
+}
+
+/// The gate AllowUnsafeMalformedObjectDeletion is off: the option is not looked at, wherever it stands.
+#[test]
+fn an_option_behind_a_gate_is_not_looked_at() {
+    const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    for (query, mut body) in [
+        ("dryRun=All".to_owned(), Value::Null),
+        (format!("{OPTION}=true&dryRun=All"), Value::Null),
+        (
+            format!("{OPTION}=true&dryRun=All&gracePeriodSeconds=0&propagationPolicy=Background"),
+            Value::Null,
+        ),
+        (String::new(), json!({"dryRun": ["All"], "gracePeriodSeconds": 0})),
+    ] {
+        if body.is_object() {
+            body[OPTION] = json!(true);
+        }
+        world.must(200, &format!("DELETE {MAPS}/a?{query}"), &body);
+        world.must(200, &format!("DELETE {MAPS}?{query}"), &body);
+    }
+    let wrong = world.must(400, &format!("DELETE {MAPS}/a"), &json!({ OPTION: "true" }));
+    let why = "json: cannot unmarshal string into Go struct field DeleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential of type bool";
+    assert_eq!(wrong["message"], why);
+    world.must(200, &format!("GET {MAPS}/a"), &Value::Null);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
-use super::convert::{as_stored, is_converted, prune};
+use super::convert::{as_stored, prune};
 use super::custom;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
@@ -119,14 +119,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The stored form: converted, without `apiVersion` and `kind`.
+/// The stored form: converted, and without `kind`. Only custom resources say of which version they are.
 pub(crate) fn to_stored(resource: &Resource, mut object: Value) -> Value {
     if let Some(conversion) = resource.conversion {
         object = (conversion.to_stored)(object);
     }
     if let Some(map) = object.as_object_mut() {
-        // Objects of a kind with several versions say of which one they are.
-        if !is_converted(resource) {
+        if resource.custom.is_none() {
             map.remove("apiVersion");
         }
         map.remove("kind");

@@ -19,7 +19,7 @@
 //!
 //! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one
 //! encoding serves objects (with a prefix), list items (without) and watch events of every served version. Only custom
-//! kinds with several versions keep `apiVersion`, for their objects may be of different ones.
+//! resources keep `apiVersion`, for those of one kind may be of different ones.
 //!
 //! A storage that survives its process says so with [`Storage::settle`]: no client learns of a revision that is not
 //! safe.
