@@ -74,8 +74,8 @@ pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
 use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
-pub use head::Admitted;
 use head::Target;
+pub use head::{Admitted, Arrival};
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use upkeep::bootstrap::Place;
 pub use weight::{TRIAL, TooLong, Weight};
@@ -134,6 +134,7 @@ pub(crate) struct Inner {
     endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
     remote_services: Followed<upkeep::api_services::RemoteServices>,
+    slices: upkeep::slices::Slices,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
     /// See [`crate::model::StrategyContext::search_start`].
@@ -225,6 +226,7 @@ impl ApiServer {
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
             identity: upkeep::bootstrap::Identity::default(),
+            slices: upkeep::slices::Slices::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
             search_start,
@@ -511,7 +513,11 @@ impl Inner {
                 entry.annotate("k8s.io/deprecated", "true");
             }
         }
-        match self.settled(outcome).await {
+        let settled = self.settled(outcome).await;
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            self.policy.settle_written(&call.resource.store);
+        }
+        match settled {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 if let Some(entry) = audit {
