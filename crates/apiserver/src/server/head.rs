@@ -19,6 +19,7 @@ use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
 use super::deadline::Deadline;
+use super::monitoring::Counted;
 use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
@@ -53,6 +54,8 @@ pub struct Admitted {
     pub(super) deadline: Deadline,
     /// Bytes that the answering has made so far.
     pub(super) made: AtomicU64,
+    /// Its place in the metrics, if it is to a resource.
+    counted: Option<Counted>,
 }
 
 impl Admitted {
@@ -77,16 +80,22 @@ impl Admitted {
         self.deadline.expire()
     }
 
-    /// This is the response to the request, whichever code made it: it is entered in the audit log. The body of a watch
-    /// ends its entry later.
+    /// This is the response to the request, whichever code made it: it is counted, and entered in the audit log. The
+    /// body of a watch ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
+        if let Some(counted) = &self.counted {
+            counted.answered(response.status().as_u16());
+        }
         if let Some(entry) = &self.audit {
             complete(entry, response);
         }
     }
 
-    /// The server panicked over the request: that is entered in the audit log.
+    /// The server panicked over the request: that is counted, and entered in the audit log.
     pub fn panicked(&self) {
+        if let Some(counted) = &self.counted {
+            counted.answered(500);
+        }
         if let Some(entry) = &self.audit {
             entry.panicked();
         }
@@ -219,6 +228,7 @@ impl Inner {
         })?;
         self.renew_identity();
         Ok(Admitted {
+            counted: self.counted(&target, &head.headers, &query),
             query,
             target,
             user,

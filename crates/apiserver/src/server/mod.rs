@@ -27,6 +27,7 @@ mod host;
 mod last_applied;
 mod lists;
 mod managed;
+mod monitoring;
 mod options;
 mod patch;
 mod paths;
@@ -124,6 +125,8 @@ pub(crate) struct Inner {
     audit: Option<AuditLog>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
+    /// What `/metrics` shows.
+    monitoring: monitoring::Monitoring,
     /// Open watches.
     pub(crate) watches: Arc<Ledger>,
     /// The known definitions. Held while one is settled, so that the registry never goes back in time.
@@ -219,6 +222,7 @@ impl ApiServer {
             meter,
             admission,
             storage,
+            monitoring: monitoring::Monitoring::default(),
             watches,
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
