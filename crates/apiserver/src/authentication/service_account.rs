@@ -23,6 +23,9 @@ const LEGACY_NAMESPACE: &str = "kubernetes.io/serviceaccount/namespace";
 const LEGACY_SECRET: &str = "kubernetes.io/serviceaccount/secret.name";
 const LEGACY_ACCOUNT: &str = "kubernetes.io/serviceaccount/service-account.name";
 const LEGACY_UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
+/// Why claims of other types are not believed, as go-jose says it.
+const NO_AUDIENCE: &str = "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience";
+const NO_DATE: &str = "go-jose/go-jose/jwt: expected number value to unmarshal NumericDate";
 /// The key of a Secret's data that holds its token.
 const TOKEN_KEY: &str = "token";
 /// How long a deleted object still counts as there, in seconds: for clocks that differ.
@@ -66,6 +69,18 @@ pub struct ServiceAccountTokens {
     signer: Arc<dyn Signer>,
     storage: Arc<dyn Storage>,
     env: Arc<dyn Env>,
+}
+
+/// A claim that is a time, in seconds; those of other issuers may have fractions (`NumericDate`).
+#[allow(clippy::cast_possible_truncation)] // as Go converts it
+fn date(claims: &Value, key: &str) -> Result<Option<i64>, String> {
+    match claims.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            let seconds = value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64));
+            seconds.map(Some).ok_or_else(|| NO_DATE.to_owned())
+        }
+    }
 }
 
 impl ServiceAccountTokens {
@@ -189,8 +204,12 @@ impl ServiceAccountTokens {
         let claims = &unproven.claims;
         let mut own: Vec<String> = match claims.get("aud") {
             Some(Value::String(one)) => vec![one.clone()],
-            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            _ => Vec::new(),
+            Some(Value::Array(all)) if all.iter().all(Value::is_string) => {
+                all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            }
+            None | Some(Value::Null) => Vec::new(),
+            // A claim that is passed over would be one that everybody meets.
+            Some(_) => return Err(NO_AUDIENCE.to_owned()),
         };
         if own.is_empty() {
             own.clone_from(&self.audiences);
@@ -214,15 +233,16 @@ impl ServiceAccountTokens {
 
     fn user(&self, claims: &Value) -> Result<UserInfo, String> {
         let now = self.env.now();
-        let seconds = |key: &str| claims.get(key).and_then(Value::as_i64);
-        if seconds("nbf").is_some_and(|from| now.as_second() < from) {
+        let seconds = |key: &str| date(claims, key);
+        if seconds("nbf")?.is_some_and(|from| now.as_second() < from) {
             return Err("service account token is not valid yet".to_owned());
         }
-        let ended = |until: i64| Timestamp::from_second(until).is_ok_and(|until| now > until);
-        if seconds("exp").is_some_and(ended) {
+        // Beyond all times of day are the beginning and the end of them.
+        let ended = |until: i64| Timestamp::from_second(until).map_or(until < 0, |until| now > until);
+        if seconds("exp")?.is_some_and(ended) {
             return Err("service account token has expired".to_owned());
         }
-        if seconds("iat").is_some_and(|from| now.as_second() < from) {
+        if seconds("iat")?.is_some_and(|from| now.as_second() < from) {
             return Err("service account token is issued in the future".to_owned());
         }
         let private = claims.get("kubernetes.io").unwrap_or(&Value::Null);

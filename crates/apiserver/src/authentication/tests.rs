@@ -231,6 +231,54 @@ fn a_token_ends() {
     );
 }
 
+/// A claim of another type refuses the token, as in go-jose; it is not passed over.
+#[test]
+fn claims_of_other_types_are_not_believed() {
+    let world = World::new();
+    world.put("serviceaccounts", "n/s", "u1");
+    let token = world.issue(&subject());
+    let claims = jwt::Unproven::parse(&token).expect("a token").claims;
+    let now = Shared(world.env.clone()).now().as_second();
+    let check = |key: &str, value: Value, why: &str| {
+        let mut claims = claims.clone();
+        claims[key] = value;
+        let token = jwt::encode(&claims, &TestSigner("key")).expect("a key");
+        let wanted = match why {
+            "" => "system:serviceaccount:n:s".to_owned(),
+            why => format!("[invalid bearer token, {why}]"),
+        };
+        assert_eq!(world.who(&token, &[ISSUER]), wanted, "{key} {}", claims[key]);
+    };
+    let date = "go-jose/go-jose/jwt: expected number value to unmarshal NumericDate";
+    for key in ["exp", "nbf", "iat"] {
+        check(key, json!("1"), date);
+        check(key, json!([1]), date);
+        check(key, Value::Null, "");
+    }
+    #[allow(clippy::cast_precision_loss)] // of a time of our days
+    let now = now as f64;
+    check("exp", json!(now + 60.5), "");
+    let expired = "service account token has expired";
+    check("exp", json!(now - 60.5), expired);
+    check("exp", json!(i64::MIN), expired);
+    check("exp", json!(i64::MAX), "");
+    check("nbf", json!(now + 60.5), "service account token is not valid yet");
+    check(
+        "iat",
+        json!(now + 60.5),
+        "service account token is issued in the future",
+    );
+    let audience = "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience";
+    check("aud", json!(ISSUER), "");
+    check("aud", json!(["x", ISSUER]), "");
+    check("aud", json!([]), "");
+    check("aud", Value::Null, "");
+    check("aud", json!(5), audience);
+    check("aud", json!([5]), audience);
+    check("aud", json!([ISSUER, 5]), audience);
+    check("aud", json!({}), audience);
+}
+
 #[test]
 fn a_bound_token_goes_with_its_object() {
     let world = World::new();

@@ -6,6 +6,7 @@
 mod alone;
 mod as_upstream;
 mod bad_input;
+mod certificates;
 mod common;
 mod controllers;
 mod crowds;

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use kubewright_schema::error::FieldError;
-use kubewright_schema::names;
+use kubewright_schema::{base64, names};
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, child, each, ensure, fill, get, keep};
 use super::system::{empty_status, ensure_status};
+use kubewright_model::facts::der::{Reader, tag};
+use kubewright_model::facts::pem;
 use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_model::{
     MetadataChecks, NameRule, PLAIN, Portion, READ_WRITE, StatusMetadata, Strategy, StrategyContext,
@@ -257,16 +257,49 @@ fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
     }
     let certificate = status.key("certificate");
     if !certificate.text().is_empty() && certificate.value != was.key("certificate").value {
-        let decoded = STANDARD.decode(certificate.text()).unwrap_or_default();
-        if !String::from_utf8_lossy(&decoded).contains("-----BEGIN CERTIFICATE-----") {
-            errors.invalid_value(
-                &certificate,
-                "<certificate data>",
-                "must contain at least one CERTIFICATE PEM block",
-            );
+        if let Err(why) = certificates(certificate.text()) {
+            errors.invalid_value(&certificate, "<certificate data>", why);
         }
     }
     errors.into_vec()
+}
+
+/// The certificates that a signer gives out (`validateCertificate`): base64 of PEM. Whoever reads them reads what is
+/// looked at here: nothing but certificates is in any block.
+fn certificates(text: &str) -> Result<(), String> {
+    let text = base64::decode(text).unwrap_or_default();
+    let mut blocks = 0_usize;
+    for block in pem::blocks(&String::from_utf8_lossy(&text)) {
+        if block.kind != "CERTIFICATE" {
+            return Err(format!(
+                "only CERTIFICATE PEM blocks are allowed, found {:?}",
+                block.kind
+            ));
+        }
+        if block.has_headers {
+            return Err("no PEM block headers are permitted".to_owned());
+        }
+        if block.bytes.is_empty() {
+            return Err("found CERTIFICATE PEM block containing 0 certificates".to_owned());
+        }
+        let mut rest = Reader::new(&block.bytes);
+        while !rest.is_empty() {
+            one_certificate(&mut rest).map_err(|_| "x509: malformed certificate")?;
+        }
+        blocks += 1;
+    }
+    match blocks {
+        0 => Err("must contain at least one CERTIFICATE PEM block".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// The parts of a certificate: what is signed, an algorithm, a signature.
+fn one_certificate(rest: &mut Reader<'_>) -> Result<(), &'static str> {
+    let mut parts = rest.enter(tag::SEQUENCE)?;
+    parts.enter(tag::SEQUENCE)?;
+    parts.enter(tag::SEQUENCE)?;
+    parts.bytes().map(drop)
 }
 
 /// The rules for each condition, and for those that exclude each other (`validateConditions`).
@@ -336,4 +369,51 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
         );
     }
     errors.into_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use ::base64::Engine as _;
+    use ::base64::engine::general_purpose::STANDARD;
+
+    use super::*;
+
+    /// Words as those of kube-apiserver 1.36.
+    #[test]
+    fn a_signer_gives_out_certificates_alone() {
+        let check = |text: &str, why: &str| {
+            let said = certificates(&STANDARD.encode(text)).err().unwrap_or_default();
+            assert_eq!(said, why, "{text:?}");
+        };
+        let block = |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
+        // What is signed, an algorithm and a signature: all of them empty.
+        let body = STANDARD.encode([0x30, 7, 0x30, 0, 0x30, 0, 3, 1, 0]);
+        let one = block("CERTIFICATE", &body);
+        check(&one, "");
+        check(&format!("x\n{one}{one}"), "");
+        let nothing = "must contain at least one CERTIFICATE PEM block";
+        for text in [
+            "",
+            "x",
+            "x-----BEGIN CERTIFICATE-----\n",
+            &one.replace("END", "END X"),
+            &block("CERTIFICATE", "!"),
+        ] {
+            check(text, nothing);
+        }
+        let key = block("PRIVATE KEY", "AA==");
+        let other = "only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\"";
+        check(&key, other);
+        check(&format!("{one}{key}"), other);
+        check(
+            &block("CERTIFICATE", &format!("K: v\n\n{body}")),
+            "no PEM block headers are permitted",
+        );
+        check(
+            &block("CERTIFICATE", ""),
+            "found CERTIFICATE PEM block containing 0 certificates",
+        );
+        check(&block("CERTIFICATE", "AAEC"), "x509: malformed certificate");
+        check(&block("CERTIFICATE", &format!("MAA={body}")), nothing);
+    }
 }

@@ -13,6 +13,8 @@ use kubewright_schema::base64;
 pub struct Block<'a> {
     /// Its type, such as `CERTIFICATE`.
     pub kind: &'a str,
+    /// Whether headers stand before what it holds.
+    pub has_headers: bool,
     /// What it holds.
     pub bytes: Vec<u8>,
 }
@@ -36,6 +38,14 @@ pub fn only(text: &[u8], kind: &str) -> Option<Vec<u8>> {
     base64::decode(&body).ok()
 }
 
+/// The certificates (DER) in a text, as `AppendCertsFromPEM` of Go finds them: blocks of this type without headers.
+pub fn certificates(text: &[u8]) -> Vec<Vec<u8>> {
+    blocks(&String::from_utf8_lossy(text))
+        .filter(|block| block.kind == "CERTIFICATE" && !block.has_headers)
+        .map(|block| block.bytes)
+        .collect()
+}
+
 /// The blocks of a text, in order; what is no block is passed over.
 ///
 /// A block begins with the last beginning before an end, so that a text of beginnings alone is read once.
@@ -53,19 +63,26 @@ impl<'a> Iterator for Blocks<'a> {
     type Item = Block<'a>;
 
     fn next(&mut self) -> Option<Block<'a>> {
-        let mut open: Option<(&str, String)> = None;
+        let mut open: Option<(&str, bool, String)> = None;
         for line in self.lines.by_ref().map(str::trim_end) {
             if let Some(kind) = kind_of(line, "-----BEGIN ") {
-                open = Some((kind, String::new()));
+                open = Some((kind, false, String::new()));
             } else if let Some(kind) = kind_of(line, "-----END ") {
-                let begun = open.take().filter(|(begun, _)| *begun == kind);
-                if let Some(bytes) = begun.and_then(|(_, body)| base64::decode(&body).ok()) {
-                    return Some(Block { kind, bytes });
+                let begun = open.take().filter(|(begun, ..)| *begun == kind);
+                if let Some((has_headers, bytes)) =
+                    begun.and_then(|(_, headers, body)| Some((headers, base64::decode(&body).ok()?)))
+                {
+                    return Some(Block {
+                        kind,
+                        has_headers,
+                        bytes,
+                    });
                 }
-            } else if let Some((_, body)) = &mut open
-                && !(body.is_empty() && line.contains(':'))
-            {
-                body.push_str(line.trim());
+            } else if let Some((_, has_headers, body)) = &mut open {
+                match body.is_empty() && line.contains(':') {
+                    true => *has_headers = true,
+                    false => body.push_str(line.trim()),
+                }
             }
         }
         None
@@ -98,8 +115,25 @@ mod tests {
         // What is no base64 is no block.
         check(&format!("{}{one}", block("A", "!!!!")), &[("A", &[0, 1, 2])]);
         check(&one.replace("END A", "END B"), &[]);
+        let headers: Vec<bool> = blocks(&format!("{one}{other}"))
+            .map(|block| block.has_headers)
+            .collect();
+        assert_eq!(headers, [false, true]);
         // Headers stand at the beginning.
         check(&block("A", "AA\nProc-Type: 4\nEC"), &[]);
+    }
+
+    #[test]
+    fn certificates_are_blocks_without_headers() {
+        let block = |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
+        let text = [
+            block("CERTIFICATE", "AA=="),
+            block("CERTIFICATE", "K: v\n\nAQ=="),
+            block("X509 CRL", "Ag=="),
+            block("CERTIFICATE", "!"),
+            block("CERTIFICATE", "Aw=="),
+        ];
+        assert_eq!(certificates(text.concat().as_bytes()), [[0], [3]]);
     }
 
     /// In the words of three readers: Go takes the first block that begins with a line, others one that begins anywhere

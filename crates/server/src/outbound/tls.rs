@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use kubewright_apiserver::model::facts::pem;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -48,9 +48,10 @@ fn make(bundle: &Bytes) -> Result<ClientConfig, String> {
     let listed: Vec<CertificateDer<'static>> = if bundle.is_empty() {
         rustls_native_certs::load_native_certs().certs
     } else {
-        CertificateDer::pem_slice_iter(bundle)
-            .collect::<Result<_, _>>()
-            .map_err(|_| UNREADABLE.to_owned())?
+        pem::certificates(bundle)
+            .into_iter()
+            .map(CertificateDer::from)
+            .collect()
     };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(listed.iter().cloned());
