@@ -6,7 +6,8 @@
 //!   is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
-//!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
+//!   connection; one that turns out to take long, or to wait for a webhook, goes there as well, and so does one of a user
+//!   that asks so much that others would wait ([`serving`]);
 //! - a large request begins only while its user has room in memory left (see [`crate::shares`]);
 //! - a request that takes longer than it may is dropped and answered with 504, unless it has changed something by then;
 //!   its waiting counts as well;
@@ -15,6 +16,7 @@
 //! How the answer is sent is decided in [`crate::response`].
 
 mod body;
+mod serving;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -43,6 +45,7 @@ use crate::response::{Offload, ResponseBody};
 use crate::shares::{Held, Room};
 use crate::work::{Client, Workers};
 use body::{BODIES, Collected, RequestBody, collect, drain};
+use serving::Serving;
 
 /// How many bytes the requests under way may hold: bodies, and what was made beyond them. A large request begins only
 /// while its user holds less than its share.
@@ -78,12 +81,11 @@ impl Peer {
         }
     }
 
-    /// Marks the client as authenticated.
-    fn prove(&self, user: &UserInfo) {
-        if user.name != SYSTEM_ANONYMOUS
-            && let Some(place) = &self.place
-        {
-            place.prove();
+    /// Marks the client as authenticated. A connection for which its user has no share ends with this request.
+    fn prove(&self, user: &UserInfo) -> Result<(), NoShare> {
+        match &self.place {
+            Some(place) if user.name != SYSTEM_ANONYMOUS => place.prove(&user.name).inspect_err(|_| place.leave()),
+            _ => Ok(()),
         }
     }
 }
@@ -118,6 +120,8 @@ pub struct Front {
     bodies: Arc<Ledger>,
     /// What requests under way hold.
     memory: Arc<Room>,
+    /// What users take of the threads that serve connections.
+    serving: Arc<Serving>,
     /// Threads for requests that may take long.
     workers: Workers,
     /// Has a last look at answers.
@@ -136,6 +140,7 @@ impl Front {
             body_timeout,
             bodies: Ledger::new(BODIES),
             memory: Room::new(MEMORY),
+            serving: Arc::default(),
             workers,
             annotate: None,
             connector: None,
@@ -177,7 +182,10 @@ impl Front {
             Ok(found) => found,
             Err(refusal) => return self.refused(&parts, body, *refusal),
         };
-        peer.prove(&found.user);
+        if let Err(full) = peer.prove(&found.user) {
+            let why = "too many connections of this user are open; close some and try again";
+            return self.refused(&parts, body, too_many(why, full));
+        }
         let admitted = match self.api.admit(&parts, found.user.clone()).await {
             Ok(admitted) => admitted,
             Err(mut refusal) => {
@@ -244,6 +252,11 @@ impl Front {
 
     /// Answers on this thread, as long as that takes no longer than it should.
     async fn light(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
+        // This process has threads of its own for its clients.
+        let comes_over_connection = asked.client.connection.is_some();
+        if comes_over_connection && self.serving.is_due(&asked.client.user, std::time::Instant::now()) {
+            return self.heavy(asked).await;
+        }
         asked.room().await?;
         let (api, tried) = (self.api.clone(), asked.clone());
         let mut trying = Box::pin(async move {
@@ -251,7 +264,12 @@ impl Front {
                 .guarded(api.try_answer(&tried.trial, &tried.admitted, &tried.head, &tried.body.bytes))
                 .await
         });
-        let answer = match stays(&mut trying, &asked.trial).await {
+        let mut time = Duration::ZERO;
+        let stayed = stays(&mut trying, &asked.trial, &mut time).await;
+        if comes_over_connection {
+            self.serving.took(&asked.client.user, time, std::time::Instant::now());
+        }
+        let answer = match stayed {
             Some(answer) => answer,
             None => self.elsewhere(&asked, trying).await?,
         };
@@ -442,14 +460,16 @@ async fn in_time<T>(deadline: Option<Instant>, admitted: &Admitted, work: impl F
 }
 
 /// The result of tried work; none when it has made an outbound call, and its answer has come: it should continue on
-/// another thread.
-async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Output> {
+/// another thread. `time` is what it has computed.
+async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial, time: &mut Duration) -> Option<W::Output> {
     let mut called = false;
     poll_fn(|cx| {
         if called {
             return Poll::Ready(None);
         }
+        let began = std::time::Instant::now();
         let polled = Pin::new(&mut *work).poll(cx).map(Some);
+        *time += began.elapsed();
         called = trial.has_called();
         polled
     })

@@ -273,6 +273,56 @@ mod tests {
         }
     }
 
+    /// How much of the work is a user's that has these connections, with so many requests of each under way, beside one
+    /// with others; in percent of what all do until so much is done.
+    async fn part_of(first: (u64, usize), second: (u64, usize)) -> usize {
+        const ALL: usize = 400;
+        let workers = Workers::new(2);
+        let (does, mut done) = tokio::sync::mpsc::unbounded_channel();
+        let mut clients = JoinSet::new();
+        for (user, (connections, requests)) in [("a", first), ("b", second)] {
+            for connection in 0..connections {
+                for _ in 0..requests {
+                    let (workers, does) = (workers.clone(), does.clone());
+                    let client = client(user, connection);
+                    clients.spawn(async move {
+                        loop {
+                            let does = does.clone();
+                            let work = async move {
+                                let began = std::time::Instant::now();
+                                while began.elapsed() < std::time::Duration::from_millis(1) {
+                                    std::hint::spin_loop();
+                                }
+                                let _ = does.send(user);
+                            };
+                            assert_eq!(workers.run(client.clone(), Box::pin(work)).await, Ok(()));
+                        }
+                    });
+                }
+            }
+        }
+        let mut of_first = 0;
+        for _ in 0..ALL {
+            let user = done.recv().await.expect("there is always somebody");
+            of_first += usize::from(user == "a");
+        }
+        clients.shutdown().await;
+        of_first * 100 / ALL
+    }
+
+    #[tokio::test]
+    async fn users_that_want_much_get_the_same() {
+        for (first, second) in [
+            ((1, 10), (1, 10)),
+            ((100, 1), (1, 10)),
+            ((1, 10), (100, 4)),
+            ((50, 8), (2, 5)),
+        ] {
+            let part = part_of(first, second).await;
+            assert!((40..=60).contains(&part), "{first:?} beside {second:?}: {part} %");
+        }
+    }
+
     /// Work of many turns: it waits for nothing, and lets others go first all the same.
     #[tokio::test]
     async fn a_request_asks_again_for_each_of_its_turns() {

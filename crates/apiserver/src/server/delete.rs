@@ -139,8 +139,6 @@ impl Call<'_> {
         }
         let mut turn = 0;
         for item in &list.items {
-            // Others have their turn, and time may be up.
-            self.server.env.give_way().await;
             self.deadline.go_on()?;
             let item = item.object();
             let mut writer = self.writer(options.dry_run);

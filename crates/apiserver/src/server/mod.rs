@@ -129,6 +129,8 @@ pub(crate) struct Inner {
     monitoring: monitoring::Monitoring,
     /// Open watches.
     pub(crate) watches: Arc<Ledger>,
+    /// The objects that watches begin with, and have not sent yet.
+    pub(crate) beginnings: Arc<Ledger>,
     /// The known definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// The unique values that objects hold, so that none is given twice.
@@ -224,6 +226,7 @@ impl ApiServer {
             storage,
             monitoring: monitoring::Monitoring::default(),
             watches,
+            beginnings: Ledger::new(watch::BEGINNINGS),
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),

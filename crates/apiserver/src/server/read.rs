@@ -1,5 +1,6 @@
 //! GET: one object, a list, a watch.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -360,8 +361,11 @@ impl Call<'_> {
             let end = bookmarks;
             let items = listed.items.into_iter().map(|(_, item)| item).collect();
             let items = self.server.show(&self.resource, items).await?;
-            let initial = items.into_iter().filter(|item| selection.shows(item)).collect();
-            WatchStream::new(encoder, selection, changes).with_initial(initial, end.then_some(listed.revision))
+            let initial: VecDeque<_> = items.into_iter().filter(|item| selection.shows(item)).collect();
+            let held = (self.server.beginnings.take(self.principal, initial.len()))
+                .map_err(|full| too_many_beginnings(self.principal, full))?;
+            let end = end.then_some(listed.revision);
+            WatchStream::new(encoder, selection, changes).with_initial(initial, held, end)
         } else {
             let after = if wanted == 0 {
                 self.server.storage.revision()
@@ -418,11 +422,20 @@ impl Call<'_> {
 }
 
 fn too_many_watches(principal: &str, full: NoShare) -> Status {
+    let message = format!("too many watches of user {principal:?} are open on this server; close some and try again");
+    too_many(message, full)
+}
+
+fn too_many_beginnings(principal: &str, full: NoShare) -> Status {
+    let message = format!("too many watches of user {principal:?} wait to send the objects that they begin with");
+    too_many(message, full)
+}
+
+fn too_many(message: String, full: NoShare) -> Status {
     let details = Details {
         retry_after_seconds: full.retry_after_seconds,
         ..Details::default()
     };
-    let message = format!("too many watches of user {principal:?} are open on this server; close some and try again");
     Status::failure(429, "TooManyRequests", message).with_details(details)
 }
 

@@ -33,6 +33,9 @@ pub(crate) use selection::Selection;
 
 const LIGHT_BEGINNING: usize = 16;
 
+/// How many objects all watches together may be about to begin with: each is a reference, of 256 MiB in all.
+pub(super) const BEGINNINGS: usize = 32 * 1024 * 1024;
+
 /// The lines of one watch.
 pub(crate) struct WatchStream {
     encoder: Encoder,
@@ -41,6 +44,8 @@ pub(crate) struct WatchStream {
     /// A delivery that was taken from them and not sent yet.
     delivered: Option<Delivery>,
     initial: VecDeque<Arc<StoredObject>>,
+    /// For these, until they are sent.
+    held: Option<Share>,
     /// The revision of the bookmark that ends the initial events.
     initial_end: Option<u64>,
     /// The last line, when nothing follows.
@@ -64,6 +69,7 @@ impl WatchStream {
             changes: Some(changes),
             delivered: None,
             initial: VecDeque::new(),
+            held: None,
             initial_end: None,
             last: None,
             bookmarks: None,
@@ -84,6 +90,7 @@ impl WatchStream {
             changes: None,
             delivered: None,
             initial: VecDeque::new(),
+            held: None,
             initial_end: None,
             last,
             bookmarks: None,
@@ -96,8 +103,14 @@ impl WatchStream {
     }
 
     /// Objects that are shown as ADDED first, and the revision of the bookmark after them.
-    pub(crate) fn with_initial(mut self, initial: VecDeque<Arc<StoredObject>>, end: Option<u64>) -> WatchStream {
+    pub(crate) fn with_initial(
+        mut self,
+        initial: VecDeque<Arc<StoredObject>>,
+        held: Share,
+        end: Option<u64>,
+    ) -> WatchStream {
         self.initial = initial;
+        self.held = Some(held);
         self.initial_end = end;
         self
     }
@@ -178,6 +191,7 @@ impl WatchStream {
 
     fn finish(&mut self) {
         self.initial.clear();
+        self.held = None;
         self.delivered = None;
         self.initial_end = None;
         self.last = None;
@@ -239,6 +253,9 @@ impl WatchStream {
         let this = self;
         if let Some(object) = this.initial.pop_front() {
             return Poll::Ready(Some(this.encoder.event("ADDED", &object)));
+        }
+        if this.held.is_some() {
+            (this.initial, this.held) = (VecDeque::new(), None);
         }
         if let Some(revision) = this.initial_end.take() {
             this.marked = revision;

@@ -188,8 +188,9 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
     place.is_secure();
     let session = stream.session();
     let identity = shared.tls.identify(session.peer_certificates());
-    if matches!(identity, Identity::User(_)) {
-        place.prove();
+    if let Identity::User(user) = &identity {
+        // Without a share it is told with its first request.
+        let _ = place.prove(&user.name);
     }
     // Not by looking at the first bytes, for which a client may take its time.
     let is_second = session.alpn_protocol() == Some(b"h2");

@@ -12,7 +12,9 @@ pub struct Limits {
     /// as far as it may.
     ///
     /// A quarter of them at most belongs to clients that have not shown yet who they are (by a certificate, or a
-    /// request with a token), a quarter to one address of another machine, and seven eighths to this machine. Where
+    /// request with a token), a quarter to one address of another machine, and seven eighths to this machine. A user has
+    /// a share ([`kubewright_apiserver::shares`]): half of them while nobody else has any, and a request on a further
+    /// connection is answered with 429. Where
     /// there is no room for a new client, connections that rest are closed: those whose client is unknown first, then
     /// those that have rested longest. When there are none, the new one is closed at once, and the log says so.
     pub connections: usize,

@@ -4,18 +4,20 @@
 //! Invariants:
 //! - no more connections are open than [`Bounds::all`]; unproven clients have no more than a part of the places, and no
 //!   address has the last of them;
+//! - of proven clients, all connections of a user have no more than its share of the places ([`Ledger`]);
 //! - a proven client with a request under way keeps its place, however long the request takes;
 //! - where there is no room, the silent go first: unproven clients, then the ones that have rested longest.
 //!
 //! Nothing here waits: connections report their state ([`Place`]), one [`Places::sweep`] now and then looks at all of
 //! them. So a connection that rests costs no timer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use kubewright_apiserver::shares::{Ledger, NoShare, Share};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -68,6 +70,7 @@ impl Bounds {
 pub(crate) struct Places {
     bounds: Bounds,
     limits: Limits,
+    users: Arc<Ledger>,
     started: Instant,
     state: Mutex<State>,
 }
@@ -77,6 +80,8 @@ struct State {
     next: u64,
     open: BTreeMap<u64, Arc<Place>>,
     addresses: BTreeMap<IpAddr, usize>,
+    /// Of proven clients, whose they are.
+    users: BTreeMap<u64, (String, Share)>,
     unproven: usize,
     turned_away: u64,
     told: Option<Instant>,
@@ -133,6 +138,7 @@ impl std::fmt::Display for Full {
 impl Places {
     pub(crate) fn new(bounds: Bounds, limits: Limits) -> Arc<Places> {
         Arc::new(Places {
+            users: Ledger::new(bounds.all),
             bounds,
             limits,
             started: Instant::now(),
@@ -278,10 +284,17 @@ impl State {
         Some(())
     }
 
+    /// The connections of a user.
+    fn of_user(&self, user: &str) -> BTreeSet<u64> {
+        let own = self.users.iter().filter(|(_, (name, _))| name == user);
+        own.map(|(id, _)| *id).collect()
+    }
+
     fn forget(&mut self, place: &Place) {
         if self.open.remove(&place.id).is_none() {
             return;
         }
+        self.users.remove(&place.id);
         if let Some(count) = self.addresses.get_mut(&place.address) {
             *count -= 1;
             if *count == 0 {
@@ -331,15 +344,31 @@ impl Place {
         self.proven.load(Ordering::Relaxed)
     }
 
-    /// The client is authenticated.
-    pub(crate) fn prove(&self) {
+    /// The client is authenticated as this user, whose silent connections go when it has its share already.
+    ///
+    /// # Errors
+    /// When all of them have requests under way.
+    pub(crate) fn prove(&self, user: &str) -> Result<(), NoShare> {
         if self.is_proven() {
-            return;
+            return Ok(());
         }
+        let users = &self.places.users;
         let mut state = self.places.state();
+        if !users.has_room(user) {
+            let own: BTreeSet<u64> = state.of_user(user);
+            state.send_away(|place| own.contains(&place.id));
+        }
+        let share = users.take(user, 1)?;
         if state.open.contains_key(&self.id) && !self.proven.swap(true, Ordering::Relaxed) {
             state.unproven -= 1;
+            state.users.insert(self.id, (user.to_owned(), share));
         }
+        Ok(())
+    }
+
+    /// The connection is to end after its request under way.
+    pub(crate) fn leave(&self) {
+        self.ask_to_leave();
     }
 
     /// A request has begun.
@@ -498,7 +527,8 @@ mod tests {
             taken.is_secure();
         }
         if matches!(does, RestsKnown | AsksKnown) {
-            taken.prove();
+            // Each is another user's.
+            taken.prove(&format!("user-{}", taken.id())).expect("a share");
         }
         let asking = matches!(does, Asks | AsksKnown).then(|| taken.begin());
         Ok((taken, asking, task))
@@ -641,7 +671,7 @@ mod tests {
         check_end("a slow first head", slow, Some(32)).await;
         let rest = async |taken: &Taken| {
             taken.is_secure();
-            taken.prove();
+            taken.prove("user").expect("a share");
             taken.heard();
             drop(taken.begin());
         };
@@ -677,5 +707,26 @@ mod tests {
         assert!(unknown_task.await.is_err_and(|error| error.is_cancelled()));
         assert!(!known_task.is_finished());
         assert!(!is_open(&known) && !is_open(&unknown));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_of_a_user_have_one_share() {
+        let places = Places::new(Bounds::of(64), Limits::default());
+        let open = |user: &str, asks: bool| {
+            let taken = places.take(HERE).expect("a place");
+            let proven = taken.prove(user);
+            let asking = asks.then(|| taken.begin());
+            proven.is_ok().then_some((taken, asking))
+        };
+        let busy: Vec<_> = std::iter::from_fn(|| open("a", true)).collect();
+        assert_eq!(busy.len(), 32);
+        let other: Vec<_> = std::iter::from_fn(|| open("b", true)).collect();
+        assert_eq!(other.len(), 16);
+        drop(busy);
+        // Those that are silent make room for one that asks.
+        let silent: Vec<_> = std::iter::from_fn(|| open("a", false)).take(100).collect();
+        assert_eq!(silent.iter().filter(|(taken, _)| is_open(taken)).count(), 24);
+        drop((silent, other));
+        assert_eq!(places.users.held().0, 0);
     }
 }

@@ -82,7 +82,8 @@ impl Connection {
         within(self.until(request, end.as_bytes())).await?
     }
 
-    async fn send(&mut self, request: &Request) {
+    /// Sends a request and reads none of its answer.
+    pub(crate) async fn send(&mut self, request: &Request) {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", request.method, request.path);
         if let Some(token) = &self.token {
             head += &format!("Authorization: Bearer {token}\r\n");
@@ -188,7 +189,8 @@ impl Connection {
         Ok(())
     }
 
-    async fn more(&mut self) -> Result<bool, String> {
+    /// Reads what has come; `false`: the connection has ended.
+    pub(crate) async fn more(&mut self) -> Result<bool, String> {
         let mut buffer = vec![0; 64 * 1024];
         let count = self
             .stream

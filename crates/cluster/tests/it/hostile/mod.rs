@@ -12,6 +12,8 @@
 //! `KUBEWRIGHT_HOSTILE_SERVER=KUBECONFIG` asks another server instead, such as a real kube-apiserver, and prints its
 //! answers.
 //!
+//! Two users beside each other, one of whom attacks, are in [`shares`]: what the other one gets, and how soon.
+//!
 //! Not here: connections that misbehave (`bad_input.rs`), sequences of requests (`stateful` of the API server's tests).
 
 // A test fails by panicking, and the process under test says on standard output where it listens.
@@ -25,6 +27,7 @@ mod inputs;
 mod neighbour;
 mod report;
 mod server;
+mod shares;
 mod values;
 
 use std::env;
@@ -127,7 +130,7 @@ async fn a_long_request_keeps_no_other_client_waiting() {
 /// worked on.
 async fn answered_meanwhile(server: &Server, input: &Input) -> Result<usize, String> {
     let request = (input.request)();
-    let mut other = Connection::open(server).await?;
+    let mut other = Connection::open(&server.as_another()).await?;
     let livez = input::get("/livez");
     let began = Instant::now();
     let asked = send(server, &request);

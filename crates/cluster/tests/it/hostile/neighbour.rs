@@ -1,4 +1,4 @@
-//! Another client, which writes, reads and deletes small objects all the while.
+//! Another client, of another user where the server knows one, which writes, reads and deletes small objects all the while.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) struct Neighbour {
 impl Neighbour {
     pub(crate) fn start(server: &Server) -> Neighbour {
         let (stop, mut stopped) = oneshot::channel();
-        let server = server.clone();
+        let server = server.as_another();
         let task = tokio::spawn(async move {
             let mut connection = Connection::open(&server).await?;
             loop {

@@ -1,6 +1,7 @@
 //! The server under test: a process of its own, so that it may die alone, and so that its cost can be read from
 //! outside.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
@@ -9,29 +10,69 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::Api;
+use kube::api::PostParams;
 use kube::config::Kubeconfig;
+use kubewright_apiserver::Config;
+use kubewright_apiserver::authentication::StaticTokens;
 use kubewright_cluster::{Cluster, Controllers, Listening};
+
+use serde_json::json;
 
 use crate::common::{self, Who};
 
 /// Says where the process under test writes its kubeconfig.
 const SERVES: &str = "KUBEWRIGHT_TEST_SERVES";
+/// How many watches it allows.
+const WATCHES: &str = "KUBEWRIGHT_TEST_WATCHES";
+/// Users that the process under test knows, each by its token. They may do what they are given.
+pub(crate) const USERS: [&str; 3] = ["neighbour", "mallory", "trudy"];
 /// More than this, in KiB, and the process ends instead of taking the machine along.
 const MEMORY: &str = "6000000";
 
 /// The process under test: serves until it is killed.
 pub(crate) async fn run() {
     let path = std::env::var_os(SERVES).unwrap();
+    let tokens = USERS
+        .iter()
+        .map(|user| format!("token-of-{user},{user},{user}\n"))
+        .collect::<String>();
+    let mut config = Config {
+        static_tokens: StaticTokens::parse(&tokens).unwrap(),
+        ..Config::default()
+    };
+    if let Ok(watches) = std::env::var(WATCHES) {
+        config.max_watches = watches.parse().unwrap();
+    }
     let cluster = Cluster::builder()
+        .api(config)
         .controllers(Controllers::None)
         .serving_threads(1)
         .start()
         .await
         .unwrap();
+    may_do_everything(&cluster).await;
     let listening = cluster.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
     kubewright_cluster::kubeconfig::write(Path::new(&path), &listening.kubeconfig).unwrap();
     println!("\nserves https://{}", listening.address);
     std::future::pending::<()>().await;
+}
+
+/// Lets the users do everything, by roles as any user.
+async fn may_do_everything(cluster: &Cluster) {
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client());
+    for user in USERS {
+        let binding = serde_json::from_value(json!({
+            "metadata": {"name": user},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        }));
+        bindings
+            .create(&PostParams::default(), &binding.unwrap())
+            .await
+            .unwrap();
+    }
 }
 
 /// How to reach it. A clone reaches the same.
@@ -40,6 +81,8 @@ pub(crate) struct Server {
     listening: Listening,
     token: Option<String>,
     process: Option<Arc<Process>>,
+    /// Whether it knows the [`USERS`].
+    knows_users: bool,
 }
 
 /// A process that ends with its last handle.
@@ -74,11 +117,30 @@ impl Server {
         if let Ok(path) = std::env::var("KUBEWRIGHT_HOSTILE_SERVER") {
             return Server::foreign(&path);
         }
+        let program = std::env::var_os("KUBEWRIGHT_HOSTILE_PROGRAM");
+        Server::of(program, None)
+    }
+
+    /// Starts one of ours that allows so many watches, and knows the [`USERS`].
+    pub(crate) fn with_users(watches: usize) -> Server {
+        Server::of(None, Some(watches))
+    }
+
+    /// The same, for a client that shows the token of this user, and no certificate.
+    pub(crate) fn as_user(&self, user: &str) -> Server {
+        Server {
+            token: Some(format!("token-of-{user}")),
+            ..self.clone()
+        }
+    }
+
+    fn of(program: Option<OsString>, watches: Option<usize>) -> Server {
+        let knows_users = program.is_none();
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")]);
-        match std::env::var_os("KUBEWRIGHT_HOSTILE_PROGRAM") {
+        match program {
             Some(program) => command
                 .arg(program)
                 .args(["cluster", "--controllers", "none", "--kubeconfig"])
@@ -88,6 +150,9 @@ impl Server {
                 .args(["--ignored", "--exact", "hostile::server_process", "--nocapture"])
                 .env(SERVES, &kubeconfig),
         };
+        if let Some(watches) = watches {
+            command.env(WATCHES, watches.to_string());
+        }
         let mut child = command
             // The trace of a panic that is reported anyway takes a second.
             .env("RUST_BACKTRACE", "0")
@@ -117,6 +182,7 @@ impl Server {
                 id,
                 _output: lines,
             })),
+            knows_users,
         }
     }
 
@@ -135,6 +201,7 @@ impl Server {
             },
             token,
             process: None,
+            knows_users: false,
         }
     }
 
@@ -149,6 +216,15 @@ impl Server {
     pub(crate) fn tls(&self) -> rustls::ClientConfig {
         let who = if self.token.is_some() { Who::Nobody } else { Who::Admin };
         common::client_config(&self.listening, who)
+    }
+
+    /// For a client that is another user, where there is one.
+    pub(crate) fn as_another(&self) -> Server {
+        if self.knows_users {
+            self.as_user(USERS[0])
+        } else {
+            self.clone()
+        }
     }
 
     /// Whether it is still the process that was started.
