@@ -33,6 +33,7 @@ use kubewright_apiserver::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::admitting;
 use crate::pieces::too_fine;
 use crate::places::Place;
 use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};
@@ -174,7 +175,8 @@ impl Front {
             Err(refusal) => return self.refused(&parts, body, *refusal),
         };
         peer.prove(&found.user);
-        let admitted = match self.api.admit(&parts, found.user.clone()).await {
+        let client = || peer.client(&found.user);
+        let admitted = match admitting::admit(&self.api, &self.workers, client, &parts, &found.user).await {
             Ok(admitted) => admitted,
             Err(mut refusal) => {
                 found.warn(&mut refusal);
@@ -401,7 +403,7 @@ impl Asked {
 }
 
 /// A panic in the server is an answer, too.
-fn panicked() -> Response<Body> {
+pub(crate) fn panicked() -> Response<Body> {
     status(
         StatusCode::INTERNAL_SERVER_ERROR,
         "InternalError",
