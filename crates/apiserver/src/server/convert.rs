@@ -218,12 +218,17 @@ impl Converter {
 
     /// A change as the version of `resource` shows it.
     pub(crate) async fn show_change(&self, resource: &Resource, change: Arc<Change>) -> Result<Arc<Change>, Status> {
-        let mut items = vec![change.after.clone()];
+        // A delete has a revision, and the content of the last write, whose revision tells of which form it is.
+        let last = change.before.as_ref().filter(|_| change.deleted);
+        let mut items = vec![last.unwrap_or(&change.after).clone()];
         items.extend(change.before.clone());
         let mut shown = self.show(resource, items).await?.into_iter();
-        let Some(after) = shown.next() else {
+        let Some(mut after) = shown.next() else {
             return Ok(change);
         };
+        if last.is_some() {
+            after = Arc::new(StoredObject::new(change.after.revision(), after.value().clone()));
+        }
         Ok(Arc::new(Change::new(
             change.key.clone(),
             shown.next(),

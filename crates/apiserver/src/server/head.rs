@@ -11,15 +11,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
+use super::deadline::Deadline;
+use super::monitoring::Counted;
 use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
-use super::{ApiServer, Inner, TooLong, authorize, check_timeout, compress, noted};
+use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::model::status::Status;
@@ -48,8 +51,11 @@ pub struct Admitted {
     pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
+    pub(super) deadline: Deadline,
     /// Bytes that the answering has made so far.
     pub(super) made: AtomicU64,
+    /// Its place in the metrics, if it is to a resource.
+    counted: Option<Counted>,
 }
 
 impl Admitted {
@@ -58,16 +64,38 @@ impl Admitted {
         usize::try_from(self.made.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// This is the response to the request, whichever code made it: it is entered in the audit log. The body of a watch
-    /// ends its entry later.
+    /// How long the request may take from its head to its answer. `None`: it is a watch or another stream.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.deadline.limit()
+    }
+
+    /// How long it may take when its body has come, counted from its head.
+    pub fn handling_limit(&self) -> Option<Duration> {
+        self.deadline.handling()
+    }
+
+    /// Its time is up. Returns whether to drop it, and to answer with [`ApiServer::timed_out`]; else it has changed
+    /// something already, and its answer comes soon.
+    pub fn expire(&self) -> bool {
+        self.deadline.expire()
+    }
+
+    /// This is the response to the request, whichever code made it: it is counted, and entered in the audit log. The
+    /// body of a watch ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
+        if let Some(counted) = &self.counted {
+            counted.answered(response.status().as_u16());
+        }
         if let Some(entry) = &self.audit {
             complete(entry, response);
         }
     }
 
-    /// The server panicked over the request: that is entered in the audit log.
+    /// The server panicked over the request: that is counted, and entered in the audit log.
     pub fn panicked(&self) {
+        if let Some(counted) = &self.counted {
+            counted.answered(500);
+        }
         if let Some(entry) = &self.audit {
             entry.panicked();
         }
@@ -181,11 +209,14 @@ impl Inner {
             (None, _) => None,
         };
         let entry = audit.as_deref();
-        let admitted = match check_timeout(&query) {
-            Ok(()) => self.admit(user, &head.headers, &attributes, entry).await,
+        let admitted = match Deadline::of(&query, &target, self.config.request_timeout) {
+            Ok(deadline) => {
+                let user = self.admit(user, &head.headers, &attributes, entry).await;
+                user.map(|user| (user, deadline))
+            }
             Err(status) => Err(status.into()),
         };
-        let user = admitted.map_err(|why| {
+        let (user, deadline) = admitted.map_err(|why| {
             let mut refusal = match why {
                 NotAdmitted::Refused(status) => refused(noted(entry, &status).clone()),
                 NotAdmitted::Unknown(why) => Box::new(self.unauthorizable(&head.uri, &query, &why)),
@@ -197,11 +228,13 @@ impl Inner {
         })?;
         self.renew_identity();
         Ok(Admitted {
+            counted: self.counted(&target, &head.headers, &query),
             query,
             target,
             user,
             principal,
             audit,
+            deadline,
             made: AtomicU64::new(0),
         })
     }

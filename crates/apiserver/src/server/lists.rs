@@ -117,8 +117,8 @@ impl ItemText {
         let own = match self {
             ItemText::Made(text) => text.capacity(),
             // Storage may have another one by now, or has it in another form.
-            ItemText::Stored(Item::Read(object)) => object.encoded().len(),
-            ItemText::Stored(Item::Kept(_)) => 0,
+            ItemText::Stored(Item::Read(object), _) => object.encoded().len(),
+            ItemText::Stored(Item::Kept(_), _) => 0,
         };
         size_of::<ItemText>() + own
     }

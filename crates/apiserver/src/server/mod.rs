@@ -15,6 +15,7 @@ mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
+mod deadline;
 mod decode;
 mod delete;
 mod embedded;
@@ -26,6 +27,7 @@ mod host;
 mod last_applied;
 mod lists;
 mod managed;
+mod monitoring;
 mod options;
 mod patch;
 mod paths;
@@ -71,6 +73,7 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
+use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
 use head::Target;
 pub use head::{Admitted, Arrival};
@@ -122,6 +125,8 @@ pub(crate) struct Inner {
     audit: Option<AuditLog>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
+    /// What `/metrics` shows.
+    monitoring: monitoring::Monitoring,
     /// Open watches.
     pub(crate) watches: Arc<Ledger>,
     /// The known definitions. Held while one is settled, so that the registry never goes back in time.
@@ -153,6 +158,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     /// Whose share it takes: the authenticated user, whoever is impersonated.
     pub(crate) principal: &'a str,
+    deadline: &'a Deadline,
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -216,6 +222,7 @@ impl ApiServer {
             meter,
             admission,
             storage,
+            monitoring: monitoring::Monitoring::default(),
             watches,
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
@@ -343,6 +350,13 @@ impl ApiServer {
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
     }
 
+    /// 504, for a shell that dropped a request whose time was up ([`Admitted::expire`]).
+    pub fn timed_out(&self, admitted: &Admitted, head: &http::request::Parts) -> Response<Body> {
+        let status = admitted.deadline.status();
+        noted(admitted.audit.as_deref(), &status);
+        self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
+    }
+
     /// 413, for a shell that stopped reading a body at [`MAX_BODY`].
     pub fn body_too_large(&self) -> Response<Body> {
         self.inner.fail(&Status::body_too_large(MAX_BODY))
@@ -370,16 +384,6 @@ impl ApiServer {
     pub fn kinds(&self) -> Arc<Snapshot> {
         self.inner.registry.snapshot()
     }
-}
-
-/// How long a client wants to wait must be a duration; watches have a parameter of their own for it.
-fn check_timeout(query: &Query) -> Result<(), Status> {
-    let timeout = query.get("timeout");
-    if timeout.is_empty() || query.flag("watch") {
-        return Ok(());
-    }
-    crate::model::duration::check(timeout)
-        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
 impl Inner {
@@ -488,6 +492,7 @@ impl Inner {
             body,
             user: &admitted.user,
             principal: &admitted.principal,
+            deadline: &admitted.deadline,
             output,
             warnings: Vec::new(),
             audit,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::compress;
 use super::health;
+use super::monitoring;
 use super::respond::{Content, Reply, Responder, json_text};
 use super::route::Page;
 use super::upkeep::api_services;
@@ -44,7 +45,12 @@ impl Inner {
     pub(super) fn answer_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
         let method = &head.method;
         let is_for_any_method = match page {
-            Page::Index | Page::Health { .. } | Page::OpenApiV2 | Page::OpenApiV3(_) | Page::NotServed => true,
+            Page::Index
+            | Page::Health { .. }
+            | Page::OpenApiV2
+            | Page::OpenApiV3(_)
+            | Page::Metrics
+            | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
             Page::Discovery(DiscoveryPath::Groups | DiscoveryPath::Group(_)) => true,
             Page::Discovery(DiscoveryPath::Version(group, version)) => {
@@ -69,6 +75,10 @@ impl Inner {
             Page::Health { endpoint, check } => self.health(endpoint, check, query),
             Page::OpenApiV3(document) => self.openapi(document, headers, query),
             Page::OpenApiV2 => self.openapi_v2(headers, query),
+            Page::Metrics => {
+                let text = Content::Text(monitoring::MEDIA_TYPE, Bytes::from(self.metrics()));
+                self.respond(query, Reply::new(200, text))
+            }
             Page::Index => self.respond(query, indented(&[("paths", self.index())])),
             Page::NotServed => self.fail(&Status::not_implemented(format!(
                 "{} is not served: this server tells of itself in its log, not over the API",
@@ -117,6 +127,7 @@ impl Inner {
             "/api",
             "/apis",
             "/apis/",
+            "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/openapi/v3/",

@@ -159,6 +159,14 @@ fn fields_that_a_schema_has_lost_are_gone() {
         json!({}),
         "{entries}"
     );
+    world.must(200, &format!("DELETE {THINGS}/e"), &Value::Null);
+    let seen = world.watched(&format!("{THINGS}?watch=true&resourceVersion=1"));
+    let last = seen.last().expect("the delete");
+    assert_eq!((&last["type"], &last["object"]["spec"]), (&json!("DELETED"), &want));
+    assert_eq!(
+        last["object"]["metadata"]["resourceVersion"],
+        world.api.resource_version().to_string()
+    );
     // A delete shows what was there, and stores nothing else.
     let held = json!({"metadata": {"finalizers": ["x.io/f"]}});
     check(changed.patch(merge, "f", &held), "a finalizer");

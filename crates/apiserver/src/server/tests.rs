@@ -1620,6 +1620,144 @@ fn documents_of_openapi_v3_by_header() {
     check("GET /openapi/v3", PROTOBUF, 200, "text/plain; charset=utf-8");
 }
 
+/// Definitions as older generators write them.
+#[test]
+fn definitions_of_older_generators_are_accepted() {
+    let world = World::new();
+    let pair = json!([{"type": "integer"}, {"type": "string"}]);
+    let spec = json!({"type": "object", "properties": {
+        "number": {"x-kubernetes-preserve-unknown-fields": true, "anyOf": pair},
+        "name": {"type": "string", "anyOf": pair},
+        "dns": {"type": "object", "x-kubernetes-embedded-resource": true, "required": ["spec"], "properties": {
+            "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+            "metadata": {"type": "object", "description": "Labels and annotations."},
+            "spec": {"type": "object", "properties": {"zone": {"type": "string"}}},
+        }},
+    }});
+    let mut foos = definition("foos");
+    foos["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec;
+    world.must(
+        201,
+        "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &foos,
+    );
+    let dns = json!({"apiVersion": "v1", "kind": "Dns", "metadata": {"labels": {"a": "b"}}, "spec": {"zone": "z"}});
+    let spec = json!({"number": 5, "name": "n", "dns": dns});
+    let foo = json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": spec});
+    let created = world.must(201, "POST /apis/example.org/v1/namespaces/default/foos", &foo);
+    assert_eq!(created["spec"], spec);
+}
+
+#[test]
+fn an_applied_item_replaces_two_that_have_its_key() {
+    let world = World::new();
+    let deployment = |ports: Value| {
+        let container = json!({"name": "c", "image": "i", "ports": ports});
+        let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "twice"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}})
+    };
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let dns = json!({"containerPort": 53, "protocol": "UDP"});
+    let mut two = json!([dns, dns]);
+    two[0]["name"] = json!("dns");
+    two[1]["hostPort"] = json!(5353);
+    world.must(201, &format!("POST {path}"), &deployment(two));
+    let line = format!("PATCH {path}/twice?fieldManager=fixer&force=true");
+    let body = deployment(json!([dns])).to_string();
+    let applied = world.send(
+        &line,
+        &[("content-type", "application/apply-patch+yaml")],
+        body,
+        UserInfo::admin(),
+    );
+    let ports = applied.body.pointer("/spec/template/spec/containers/0/ports");
+    assert_eq!((applied.code, ports), (200, Some(&json!([dns]))), "{}", applied.body);
+}
+
+#[test]
+fn metrics_are_counted() {
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    world.must(409, &post_maps(), &map("a"));
+    world.must(201, &format!("{}?dryRun=All", post_maps()), &map("b"));
+    for _ in 0..3 {
+        world.must(200, &format!("GET {MAPS}/a"), &Value::Null);
+    }
+    world.must(404, &format!("GET {MAPS}/b"), &Value::Null);
+    world.must(200, &format!("GET {MAPS}"), &Value::Null);
+    world.must(200, "GET /api/v1/configmaps", &Value::Null);
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let line = format!("PATCH {MAPS}/c?fieldManager=m");
+    assert_eq!(
+        world.send(&line, &apply, map("c").to_string(), UserInfo::admin()).code,
+        201
+    );
+    world.must(200, &format!("PATCH {MAPS}/c"), &json!({"data": {"b": "2"}}));
+    let watch = world.watch("");
+    // These are no resources, and no client makes numbers of names of its own.
+    world.must(404, &format!("GET {MAPS}/a/mine"), &Value::Null);
+    world.must(404, "GET /api/v1/namespaces/default/mine", &Value::Null);
+    world.must(404, "GET /apis/mine.io/v1/things", &Value::Null);
+    let refused = world.send(&format!("GET {MAPS}/a"), &[], "", UserInfo::anonymous());
+    assert_eq!(refused.code, 403);
+    let answer = world.get("/metrics");
+    assert_eq!(
+        answer.headers["content-type"],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = answer.body.as_str().expect("a text").to_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let of = |code: u16, dry_run: &str, scope: &str, verb: &str, count: u32| {
+        format!(
+            "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"\",\
+             resource=\"configmaps\",scope=\"{scope}\",subresource=\"\",verb=\"{verb}\",version=\"v1\"}} {count}"
+        )
+    };
+    let totals: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .copied()
+        .collect();
+    assert_eq!(
+        totals,
+        [
+            of(200, "", "cluster", "LIST", 1),
+            of(200, "", "namespace", "LIST", 1),
+            of(200, "", "namespace", "WATCH", 1),
+            of(201, "", "resource", "APPLY", 1),
+            of(200, "", "resource", "GET", 3),
+            of(404, "", "resource", "GET", 1),
+            of(200, "", "resource", "PATCH", 1),
+            of(201, "", "resource", "POST", 1),
+            of(409, "", "resource", "POST", 1),
+            of(201, "All", "resource", "POST", 1),
+        ]
+    );
+    let has = |line: &str| assert!(lines.contains(&line), "{line}\n{text}");
+    let get = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
+    for bound in ["0.005", "60", "+Inf"] {
+        has(&format!(
+            "apiserver_request_duration_seconds_bucket{{{get},le=\"{bound}\"}} 4"
+        ));
+    }
+    has(&format!("apiserver_request_duration_seconds_count{{{get}}} 4"));
+    has(&format!("apiserver_request_duration_seconds_sum{{{get}}} 0"));
+    assert!(!text.contains("seconds_count{component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"WATCH\""));
+    has("apiserver_current_inflight_requests{request_kind=\"mutating\"} 0");
+    has("apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0");
+    has("apiserver_longrunning_requests{component=\"apiserver\",verb=\"WATCH\"} 1");
+    has("apiserver_storage_objects{resource=\"configmaps\"} 3");
+    has("apiserver_storage_objects{resource=\"deployments.apps\"} 0");
+    has("apiserver_resource_objects{group=\"\",resource=\"namespaces\"} 4");
+    // Every line is a comment, or a number behind a name.
+    for line in lines {
+        let number = line.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
+        assert!(line.starts_with("# ") || number.is_some(), "{line}");
+    }
+    drop(watch);
+}
+
 /// The gate AllowUnsafeMalformedObjectDeletion is off: the option is not looked at, wherever it stands.
 #[test]
 fn an_option_behind_a_gate_is_not_looked_at() {
