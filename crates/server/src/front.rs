@@ -38,6 +38,7 @@ use kubewright_apiserver::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::admitting;
 use crate::pieces::too_fine;
 use crate::places::Place;
 use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};
@@ -186,7 +187,8 @@ impl Front {
             let why = "too many connections of this user are open; close some and try again";
             return self.refused(&parts, body, too_many(why, full));
         }
-        let admitted = match self.api.admit(&parts, found.user.clone()).await {
+        let client = || peer.client(&found.user);
+        let admitted = match admitting::admit(&self.api, &self.workers, client, &parts, &found.user).await {
             Ok(admitted) => admitted,
             Err(mut refusal) => {
                 found.warn(&mut refusal);
@@ -434,7 +436,7 @@ impl Asked {
 }
 
 /// A panic in the server is an answer, too.
-fn panicked() -> Response<Body> {
+pub(crate) fn panicked() -> Response<Body> {
     status(
         StatusCode::INTERNAL_SERVER_ERROR,
         "InternalError",

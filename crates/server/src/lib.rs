@@ -23,6 +23,7 @@
 //! decides what a request means. Not here: the semantics of a request (`kubewright-apiserver`), what a cluster is made
 //! of, its client in process and its webhook of authorization (`kubewright-cluster`).
 
+mod admitting;
 mod audit;
 mod certificates;
 mod clients;

@@ -6,11 +6,10 @@
 //! against the remainder that the first has left.
 //!
 //! An object that is charged and then not stored after all (its name is taken) stays charged until the controller
-//! counts again, as upstream. Quotas that count nothing of the kind are not looked at, however many there are. Not
+//! counts again, as upstream. Of quotas that count nothing of the kind only the names of their limits are looked at. Not
 //! here: the counting itself (see [`crate::quota`]).
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kubewright_schema::budget;
 use serde_json::Value;
@@ -38,50 +37,62 @@ impl Default for ResourceQuotas {
     }
 }
 
-/// The quotas of each namespace by the resources that they limit.
+/// The quotas of each namespace, by key.
 #[derive(Clone, Default)]
-struct Counting {
-    namespaces: SharedMap<Arc<str>, SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>>,
-    /// The resources that each quota limits, by its key.
-    limited: SharedMap<Arc<str>, Arc<[String]>>,
+struct Counting(SharedMap<Arc<str>, SharedMap<Arc<str>, Arc<Limited>>>);
+
+/// A quota, whose limits are read when a write in its namespace asks: each charge makes another version of it, and it
+/// may be large.
+struct Limited {
+    /// Its text alone.
+    stored: StoredObject,
+    resources: OnceLock<Box<[String]>>,
+}
+
+impl Limited {
+    /// The resources that it limits.
+    fn resources(&self) -> &[String] {
+        if let Some(resources) = self.resources.get() {
+            return resources;
+        }
+        let steps = 1 + self.stored.encoded().len() / 8;
+        budget::announce(steps);
+        budget::spend(steps);
+        let read = || {
+            let quota = self.stored.text_alone();
+            let hard = get(quota.value(), &["status", "hard"]).as_object();
+            hard.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+        };
+        self.resources.get_or_init(|| budget::unlimited(read))
+    }
 }
 
 impl Counting {
     /// The keys of the quotas of a namespace that count an evaluator's resources, in their order.
-    fn of(&self, namespace: &str, evaluator: &Evaluator) -> BTreeSet<String> {
-        let resources = self.namespaces.get(namespace).into_iter().flat_map(SharedMap::iter);
-        let counted = resources.filter(|(name, _)| {
-            budget::spend(1);
-            evaluator.counts(name)
+    fn of(&self, namespace: &str, evaluator: &Evaluator) -> Vec<String> {
+        let quotas = self.0.get(namespace).into_iter().flat_map(SharedMap::iter);
+        let counting = quotas.filter(|(_, quota)| {
+            let resources = quota.resources();
+            budget::spend(1 + resources.len());
+            resources.iter().any(|name| evaluator.counts(name))
         });
-        let keys = counted.flat_map(|(_, keys)| keys.keys());
-        keys.map(|key| key.to_string()).collect()
+        counting.map(|(key, _)| key.to_string()).collect()
     }
 }
 
 impl Derived for Counting {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
-        let hard = object.map(|quota| get(quota.value(), &["status", "hard"]).as_object());
-        let hard = hard.flatten().into_iter().flatten();
-        let limits: Arc<[String]> = hard.map(|(name, _)| name.clone()).collect();
-        let before = self.limited.remove(key).unwrap_or_default();
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        // Nearly all changes are of the usage.
-        if before != limits {
-            let resources = self.namespaces.or_default(namespace.into());
-            for name in before.iter() {
-                resources.remove_within(name.as_str(), key);
-            }
-            for name in limits.iter() {
-                resources.or_default(name.as_str().into()).insert(key.into(), ());
-            }
-            if resources.is_empty() {
-                self.namespaces.remove(namespace);
-            }
-        }
-        if !limits.is_empty() {
-            self.limited.insert(key.into(), limits);
-        }
+        let Some(quota) = object else {
+            return self.0.remove_within(namespace, key);
+        };
+        let limited = Limited {
+            stored: quota.text_alone(),
+            resources: OnceLock::new(),
+        };
+        self.0
+            .or_default(namespace.into())
+            .insert(key.into(), Arc::new(limited));
     }
 }
 

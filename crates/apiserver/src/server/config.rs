@@ -19,7 +19,7 @@ pub struct Config {
     /// `gitVersion` that `/version` answers with.
     pub version: String,
     /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older
-    /// ones answer 410. Default 4096.
+    /// ones answer 410. Default: any number.
     pub history: usize,
     /// The limit in bytes for the changes of all kinds together, regardless of their number. Default 64 MiB.
     pub history_bytes: usize,
@@ -74,7 +74,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             version: "v1.36.3".to_owned(),
-            history: 4096,
+            history: usize::MAX,
             history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
             max_watches: 20_000,

@@ -41,7 +41,7 @@ pub struct MemoryStorage {
 /// How a storage writes objects down, and its memory limits besides them.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Changes that are kept of every store, for watches from the past. Default 4096.
+    /// Changes that are kept of every store, for watches from the past. Default: any number.
     pub history: usize,
     /// Bytes of changes that are kept of all stores together; the largest history gives first. Default 64 MiB.
     pub history_bytes: usize,
@@ -56,7 +56,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
-            history: 4096,
+            history: usize::MAX,
             history_bytes: 64 * 1024 * 1024,
             buffer: 4096,
             buffer_bytes: 16 * 1024 * 1024,
@@ -285,23 +285,16 @@ impl Shared {
         wake_all(wake);
     }
 
-    /// A watch of keys with `prefix` that gets the `backlog` first.
-    fn subscribe(
-        self: &Arc<Shared>,
-        store: &mut Store,
-        prefix: &str,
-        after: u64,
-        backlog: VecDeque<Arc<Change>>,
-    ) -> Box<dyn ChangeStream> {
+    /// A watch of the changes of keys with `prefix` from now on, but for those up to the revision `after`.
+    fn subscribe(self: &Arc<Shared>, store: &mut Store, prefix: &str, after: u64) -> MemoryStream {
         let limits = Limits {
             changes: self.bounds.buffer,
             bytes: self.bounds.buffer_bytes,
         };
-        let subscriber = store.watchers.subscribe(prefix, after, backlog, limits);
-        Box::new(MemoryStream {
+        MemoryStream {
             shared: self.clone(),
-            subscriber,
-        })
+            subscriber: store.watchers.subscribe(prefix, after, limits),
+        }
     }
 }
 
@@ -525,15 +518,18 @@ impl Storage for MemoryStorage {
                 oldest: store.history.compacted(),
             });
         }
-        let backlog = store.history.between(after, published, prefix);
-        Ok(self.shared.subscribe(store, prefix, after, backlog))
+        let mut stream = self.shared.subscribe(store, prefix, after);
+        let history = store.history.clone();
+        drop(state);
+        stream.subscriber.begin_with(history.between(after, published, prefix));
+        Ok(Box::new(stream))
     }
 
     fn list_and_watch(&self, store: &str, prefix: &str) -> (Listed, Box<dyn ChangeStream>) {
         let mut state = self.shared.write();
         let revision = state.revision;
         let store = state.store(store);
-        let changes = self.shared.subscribe(store, prefix, revision, VecDeque::new());
+        let changes = self.shared.subscribe(store, prefix, revision);
         let request = ListRequest {
             prefix: prefix.to_owned(),
             ..ListRequest::default()
@@ -541,7 +537,7 @@ impl Storage for MemoryStorage {
         let moment = store.at(revision, revision);
         drop(state);
         // A follower of a store reads each object once.
-        (opened(moment.list(&request), Entry::object), changes)
+        (opened(moment.list(&request), Entry::object), Box::new(changes))
     }
 
     fn settle(&self, revision: u64) -> Option<Settled> {

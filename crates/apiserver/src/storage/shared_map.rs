@@ -72,6 +72,10 @@ impl<K, V> SharedMap<K, V> {
         self.entries((0, 0))
     }
 
+    pub(crate) fn first(&self) -> Option<&(K, V)> {
+        self.chunks.first()?.first()
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.iter().map(|(key, _)| key)
     }

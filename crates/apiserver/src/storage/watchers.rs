@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use super::history::Backlog;
 use super::{Change, Delivery};
 
 /// How many changes, and about how many bytes, a watcher takes out of its log at a time.
@@ -46,15 +47,8 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    /// A watcher of keys with `prefix` that gets the `backlog` first, and then changes after the revision `after`. The
-    /// backlog does not count against it: it had no chance to read it yet.
-    pub(super) fn subscribe(
-        &mut self,
-        prefix: &str,
-        after: u64,
-        backlog: VecDeque<Arc<Change>>,
-        limits: Limits,
-    ) -> Subscriber {
+    /// A watcher of keys with `prefix` that gets changes after the revision `after`.
+    pub(super) fn subscribe(&mut self, prefix: &str, after: u64, limits: Limits) -> Subscriber {
         self.sweep();
         let log = match self.logs.get(prefix) {
             Some(log) => log.clone(),
@@ -70,7 +64,8 @@ impl Watchers {
             log,
             cursor,
             after,
-            taken: backlog,
+            backlog: None,
+            taken: VecDeque::new(),
         }
     }
 
@@ -408,7 +403,9 @@ pub(super) struct Subscriber {
     log: Arc<Log>,
     cursor: usize,
     after: u64,
-    /// Taken out of the log, and not read yet.
+    /// What it gets first; none when that was read.
+    backlog: Option<Backlog>,
+    /// Taken out of the backlog or the log, and not read yet.
     taken: VecDeque<Arc<Change>>,
 }
 
@@ -421,6 +418,23 @@ impl Drop for Subscriber {
 impl Subscriber {
     pub(super) fn after(&self) -> u64 {
         self.after
+    }
+
+    /// Puts changes from before its beginning in front. They do not count against it: it had no chance to read them yet.
+    pub(super) fn begin_with(&mut self, backlog: Backlog) {
+        debug_assert!(self.taken.is_empty(), "nothing is read before the backlog");
+        self.backlog = Some(backlog);
+        self.read_on();
+    }
+
+    /// Takes the next changes out of the backlog; answers whether there are any.
+    fn read_on(&mut self) -> bool {
+        let Some(backlog) = &mut self.backlog else { return false };
+        self.taken = backlog.next(BATCH);
+        if backlog.is_done() {
+            self.backlog = None;
+        }
+        !self.taken.is_empty()
     }
 
     /// See [`super::ChangeStream::company`].
@@ -436,6 +450,9 @@ impl Subscriber {
                     return Poll::Ready(Delivery::Change(change));
                 }
             }
+            if self.read_on() {
+                continue;
+            }
             if self.taken.capacity() > KEPT {
                 self.taken = VecDeque::new();
             }
@@ -450,7 +467,7 @@ impl Subscriber {
 
     /// Whether everything that was pushed has been read.
     pub(super) fn is_settled(&self) -> bool {
-        self.taken.is_empty() && self.log.is_caught_up(self.cursor)
+        self.backlog.is_none() && self.taken.is_empty() && self.log.is_caught_up(self.cursor)
     }
 }
 

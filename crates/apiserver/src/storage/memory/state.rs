@@ -169,10 +169,7 @@ impl Store {
         Moment {
             revision,
             objects: self.objects.clone(),
-            before: match revision < now {
-                true => self.history.undo(revision),
-                false => BTreeMap::new(),
-            },
+            history: (revision < now).then(|| self.history.clone()),
         }
     }
 }
@@ -182,8 +179,8 @@ pub(super) struct Moment {
     revision: u64,
     /// Those of the revision at which the moment was taken.
     objects: SharedMap<Arc<str>, Arc<Entry>>,
-    /// The earlier states of the objects that have changed between the two.
-    before: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+    /// The changes between the two, if there are any.
+    history: Option<History>,
 }
 
 impl Moment {
@@ -192,7 +189,7 @@ impl Moment {
         Moment {
             revision,
             objects: SharedMap::default(),
-            before: BTreeMap::new(),
+            history: None,
         }
     }
 
@@ -209,11 +206,13 @@ impl Moment {
             debug_assert!(false, "a list begins behind its keys: {request:?}");
             return listed;
         }
+        let undo = |history: &History| history.undo(self.revision, &request.prefix);
+        let before = self.history.as_ref().map(undo).unwrap_or_default();
         let present = self.objects.range::<str>((start, end));
         let mut present = present
-            .filter(|(key, _)| self.before.is_empty() || !self.before.contains_key(*key))
+            .filter(|(key, _)| before.is_empty() || !before.contains_key(*key))
             .peekable();
-        let was = self.before.range::<str, _>((start, end));
+        let was = before.range::<str, _>((start, end));
         let mut was = was
             .filter_map(|(key, entry)| entry.as_ref().map(|entry| (key, entry)))
             .peekable();
@@ -227,18 +226,18 @@ impl Moment {
         let is_full = request.limit.is_some_and(|limit| listed.items.len() >= limit);
         if is_full {
             let from = listed.items.last().map_or(start, |(key, _)| Bound::Excluded(&**key));
-            listed.rest = self.count(from, end);
+            listed.rest = self.count(from, end, &before);
         }
         listed
     }
 
-    /// How many objects a range has.
-    fn count(&self, start: Bound<&str>, end: Bound<&str>) -> usize {
+    /// How many objects a range has, with those changes undone.
+    fn count(&self, start: Bound<&str>, end: Bound<&str>, before: &BTreeMap<Arc<str>, Option<Arc<Entry>>>) -> usize {
         if is_behind(start, end) {
             return 0;
         }
         let (mut count, mut gone) = (self.objects.count((start, end)), 0);
-        for (key, before) in self.before.range::<str, _>((start, end)) {
+        for (key, before) in before.range::<str, _>((start, end)) {
             count += usize::from(before.is_some());
             gone += usize::from(self.objects.contains_key(key));
         }

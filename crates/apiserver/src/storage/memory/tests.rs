@@ -362,3 +362,33 @@ fn a_list_holds_up_no_writes() {
     assert_eq!((listed.revision, listed.items.len()), (301, 300));
     assert!(listed.items.iter().all(|(key, _)| key.starts_with('a')));
 }
+
+/// A watch from long ago gets everything since, whatever the number: history ends with its bytes and its age. It opens
+/// what it is about to read, and no more.
+#[test]
+fn a_watch_of_the_past_reads_on_and_on() {
+    const CHANGES: u64 = 10_000;
+    let storage = MemoryStorage::bounded(Bounds::default());
+    for value in 0..CHANGES {
+        match storage.get("s", "a").map(|present| present.revision()) {
+            None => storage.create("s", "a", object(value)),
+            Some(present) => storage.update("s", "a", present, object(value)),
+        }
+        .expect("nobody is faster");
+        if value == 99 {
+            storage.create("s", "b", object(value)).expect("it is new");
+        }
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let mut stream = storage.watch("s", "b", 1).expect("nothing is forgotten");
+    assert!(matches!(stream.poll_next(&mut context), Poll::Ready(Delivery::Change(change)) if change.revision == 102));
+    assert!(stream.poll_next(&mut context).is_pending());
+    assert_eq!(stream.progress(), Some(storage.revision()));
+    let mut stream = storage.watch("s", "", 1).expect("nothing is forgotten");
+    storage.create("s", "c", object(0)).expect("it is new");
+    for revision in 2..=storage.revision() {
+        let delivered = stream.poll_next(&mut context);
+        assert!(matches!(delivered, Poll::Ready(Delivery::Change(change)) if change.revision == revision));
+    }
+    assert!(stream.poll_next(&mut context).is_pending());
+}

@@ -106,7 +106,7 @@ impl World {
         if self.sitting.len() < 8 {
             let after = self.revision + ahead;
             self.sitting.push(Watcher {
-                subscriber: self.watchers.subscribe(prefix, after, VecDeque::new(), LIMITS),
+                subscriber: self.watchers.subscribe(prefix, after, LIMITS),
                 prefix,
                 due: VecDeque::new(),
                 waits: false,
@@ -243,7 +243,7 @@ fn logs_without_watchers_are_dropped() {
     let mut watchers = Watchers::default();
     for number in 0..1000 {
         let prefix = format!("namespace-{number}/");
-        drop(watchers.subscribe(&prefix, 0, VecDeque::new(), LIMITS));
+        drop(watchers.subscribe(&prefix, 0, LIMITS));
     }
     assert!(watchers.logs.len() <= FEW_LOGS, "{}", watchers.logs.len());
     let known: BTreeSet<usize> = watchers.logs.keys().map(|prefix| prefix.len()).collect();
