@@ -84,7 +84,7 @@ fn thing(name: &str) -> Vec<u8> {
 }
 
 /// From the creation of a definition to the first object of its kind that is accepted.
-async fn definition(connection: &mut Connection) -> Result<f64, String> {
+pub(crate) async fn definition(connection: &mut Connection) -> Result<f64, String> {
     let started = Instant::now();
     connection.call(&Call::post(DEFINITIONS, DEFINITION.as_bytes())).await?;
     loop {
@@ -111,63 +111,93 @@ async fn one_at_a_time(
     requests: usize,
     figures: &mut Figures,
 ) -> Result<(), String> {
-    let text = "v".repeat(200);
-    let mut run =
-        async |name: &'static str, rate: Option<&'static str>, call: &dyn Fn(usize) -> Request| -> Result<(), String> {
-            let (before, started) = (server.cpu_milliseconds()?, Instant::now());
-            for index in 0..requests {
-                connection.call(&call(index).as_call()).await?;
-            }
-            let seconds = started.elapsed().as_secs_f64();
-            figures.insert(name, (server.cpu_milliseconds()? - before) / requests as f64);
-            if let Some(rate) = rate {
-                figures.insert(rate, requests as f64 / seconds);
-            }
-            Ok(())
-        };
-    let post = |path: &str, body: Vec<u8>| Request::new("POST", path.to_owned(), "application/json", body);
-    let apply = |index: usize, text: &str| {
-        let path = format!("{CONFIG_MAPS}/applied-{index}?fieldManager=bench");
-        Request::new(
-            "PATCH",
-            path,
-            "application/apply-patch+yaml",
-            config_map(&format!("applied-{index}"), text),
-        )
-    };
-    run(
-        "CPU of a create of a ConfigMap, ms",
-        Some("creates a second, one at a time"),
-        &|index| post(CONFIG_MAPS, config_map(&format!("one-{index}"), &text)),
-    )
-    .await?;
-    run("CPU of a create of a custom resource, ms", None, &|index| {
-        post(THINGS, thing(&format!("one-{index}")))
-    })
-    .await?;
-    run("CPU of a get, ms", Some("gets a second, one at a time"), &|index| {
-        Request::new("GET", format!("{CONFIG_MAPS}/one-{index}"), "", Vec::new())
-    })
-    .await?;
-    run("CPU of a merge patch of a status, ms", None, &|index| {
-        let body = format!(r#"{{"status":{{"ready":{index},"phase":"Running"}}}}"#).into_bytes();
-        Request::new(
-            "PATCH",
-            format!("{THINGS}/one-{index}/status"),
-            "application/merge-patch+json",
-            body,
-        )
-    })
-    .await?;
-    run("CPU of an apply that creates, ms", None, &|index| apply(index, "a")).await?;
-    run("CPU of an apply that changes, ms", None, &|index| apply(index, "b")).await?;
-    run("CPU of an apply that changes nothing, ms", None, &|index| {
-        apply(index, "b")
-    })
-    .await
+    for kind in &SINGLE {
+        let (before, started) = (server.cpu_milliseconds()?, Instant::now());
+        for index in 0..requests {
+            connection.call(&(kind.make)(index).as_call()).await?;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        figures.insert(kind.figure, (server.cpu_milliseconds()? - before) / requests as f64);
+        if let Some(rate) = kind.rate {
+            figures.insert(rate, requests as f64 / seconds);
+        }
+    }
+    Ok(())
 }
 
-struct Request {
+/// A kind of request of which many are sent one after another.
+pub(crate) struct Single {
+    /// The figure of its CPU.
+    figure: &'static str,
+    /// The figure of how many a second.
+    rate: Option<&'static str>,
+    /// The word for it in `bench/instructions.txt`.
+    pub(crate) word: &'static str,
+    /// The request of a number; each number is sent once.
+    pub(crate) make: fn(usize) -> Request,
+}
+
+/// In their order: a later one needs the objects of an earlier one.
+pub(crate) const SINGLE: [Single; 7] = [
+    Single {
+        figure: "CPU of a create of a ConfigMap, ms",
+        rate: Some("creates a second, one at a time"),
+        word: "create",
+        make: |index| post(CONFIG_MAPS, config_map(&format!("one-{index}"), &"v".repeat(200))),
+    },
+    Single {
+        figure: "CPU of a create of a custom resource, ms",
+        rate: None,
+        word: "create-custom",
+        make: |index| post(THINGS, thing(&format!("one-{index}"))),
+    },
+    Single {
+        figure: "CPU of a get, ms",
+        rate: Some("gets a second, one at a time"),
+        word: "get",
+        make: |index| Request::new("GET", format!("{CONFIG_MAPS}/one-{index}"), "", Vec::new()),
+    },
+    Single {
+        figure: "CPU of a merge patch of a status, ms",
+        rate: None,
+        word: "patch-status",
+        make: |index| {
+            let body = format!(r#"{{"status":{{"ready":{index},"phase":"Running"}}}}"#).into_bytes();
+            let path = format!("{THINGS}/one-{index}/status");
+            Request::new("PATCH", path, "application/merge-patch+json", body)
+        },
+    },
+    Single {
+        figure: "CPU of an apply that creates, ms",
+        rate: None,
+        word: "apply-creates",
+        make: |index| apply(index, "a"),
+    },
+    Single {
+        figure: "CPU of an apply that changes, ms",
+        rate: None,
+        word: "apply-changes",
+        make: |index| apply(index, "b"),
+    },
+    Single {
+        figure: "CPU of an apply that changes nothing, ms",
+        rate: None,
+        word: "apply-nothing",
+        make: |index| apply(index, "b"),
+    },
+];
+
+fn post(path: &str, body: Vec<u8>) -> Request {
+    Request::new("POST", path.to_owned(), "application/json", body)
+}
+
+fn apply(index: usize, text: &str) -> Request {
+    let name = format!("applied-{index}");
+    let path = format!("{CONFIG_MAPS}/{name}?fieldManager=bench");
+    Request::new("PATCH", path, "application/apply-patch+yaml", config_map(&name, text))
+}
+
+pub(crate) struct Request {
     method: &'static str,
     path: String,
     content_type: &'static str,
@@ -185,7 +215,7 @@ impl Request {
     }
 
     /// As a connection sends it.
-    fn as_call(&self) -> Call<'_> {
+    pub(crate) fn as_call(&self) -> Call<'_> {
         Call {
             method: self.method,
             path: &self.path,

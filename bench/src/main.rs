@@ -5,7 +5,7 @@
 //! are worth quoting: absolute times depend on the machine. Each line names the measured quantity, with its start and
 //! end.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `memory`, `growth`, `definitions`, `watchers`,
+//! Without arguments everything is measured; `start`, `load`, `queue`, `instructions`, `memory`, `growth`, `definitions`, `watchers`,
 //! `cluster`, `time` and `webhooks` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
@@ -17,6 +17,7 @@ mod client;
 mod cluster;
 mod growth;
 mod https;
+mod instructions;
 mod load;
 mod machine;
 mod paced;
@@ -31,10 +32,11 @@ mod webhooks;
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "start",
     "load",
     "queue",
+    "instructions",
     "memory",
     "definitions",
     "growth",
@@ -56,6 +58,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), String> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(instructions::ECHO) {
+        return instructions::echo(arguments).await;
+    }
     let kubewright = kubewright_binary()?;
     let peer = peer::Peer::from_environment()?;
     if peer.is_none() {
@@ -77,6 +83,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("queue") {
         queue::measure(&kubewright).await?;
+    }
+    if asked("instructions") {
+        instructions::measure(&kubewright).await?;
     }
     if asked("memory") {
         report::memory(&kubewright).await?;

@@ -47,9 +47,19 @@ impl Server {
     }
 
     async fn start(program: &Path, folder: &Path, data: Option<&Path>, arguments: &[&str]) -> Result<Server, String> {
+        Server::start_by(Command::new(program), Duration::from_secs(10), folder, data, arguments).await
+    }
+
+    /// Ours, started by a command that takes our arguments, such as `valgrind kubewright`.
+    pub(crate) async fn start_by(
+        mut command: Command,
+        patience: Duration,
+        folder: &Path,
+        data: Option<&Path>,
+        arguments: &[&str],
+    ) -> Result<Server, String> {
         let address = free_address()?;
         let tokens = write_tokens(folder, TOKEN)?;
-        let mut command = Command::new(program);
         command
             .args(["cluster", "--listen", &address.to_string()])
             .arg("--token-auth-file")
@@ -64,8 +74,8 @@ impl Server {
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|why| format!("cannot start {}: {why}", program.display()))?;
-        https::until_ready(address, Duration::from_secs(10)).await?;
+            .map_err(|why| format!("cannot start {command:?}: {why}"))?;
+        https::until_ready(address, patience).await?;
         Ok(Server {
             address,
             processes: Processes::Ours(child),
@@ -98,6 +108,11 @@ impl Server {
             Processes::Ours(child) => vec![child.id()],
             Processes::Theirs(running) => running.ids(),
         }
+    }
+
+    /// The process that was started first.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.ids().into_iter().next().flatten()
     }
 
     /// Time on a processor so far, all processes together.

@@ -6,8 +6,8 @@
 //! plugins run a second time).
 //!
 //! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`NodeRestriction`], [`TaintNodes`],
-//! [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`Resizes`], [`Signers`], [`TopologyLabels`],
-//! [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by,
+//! [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`OwnerReferences`], [`Resizes`], [`Signers`],
+//! [`TopologyLabels`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by,
 //! in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
 
 pub(crate) mod additions;
@@ -16,6 +16,7 @@ mod limits;
 pub mod matching;
 mod node_restriction;
 mod nodes;
+mod owners;
 mod pod_security;
 pub mod policy;
 mod quota;
@@ -47,6 +48,7 @@ pub use classes::Classes;
 pub use limits::LimitRanger;
 pub use node_restriction::NodeRestriction;
 pub use nodes::{TaintNodes, TopologyLabels};
+pub use owners::OwnerReferences;
 pub use pod_security::PodSecurity;
 pub use quota::ResourceQuotas;
 pub use resizes::Resizes;

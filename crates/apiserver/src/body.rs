@@ -58,14 +58,16 @@ impl Body {
 /// The pieces of a long body, such as a list of thousands of objects: each is made when it is asked for.
 pub struct LongBody {
     left: usize,
+    held: usize,
     pieces: Box<dyn Iterator<Item = Bytes> + Send>,
 }
 
 impl LongBody {
-    /// Pieces that have `length` bytes together.
-    pub fn new(length: usize, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> LongBody {
+    /// Pieces that have `length` bytes together, and `held` bytes of memory while any of them is left.
+    pub fn new(length: usize, held: usize, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> LongBody {
         LongBody {
             left: length,
+            held,
             pieces: Box::new(pieces),
         }
     }
@@ -73,6 +75,11 @@ impl LongBody {
     /// Bytes that are still to come.
     pub fn len(&self) -> usize {
         self.left
+    }
+
+    /// How many bytes of memory it takes until it is sent.
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     /// Whether nothing is left.

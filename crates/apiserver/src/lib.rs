@@ -19,6 +19,7 @@
 //! |---|---|---|
 //! | which paths and verbs are served, and what answers them | `src/server/route.rs`, `src/server/served.rs`, `src/server/endpoint.rs` | `src/server/tests.rs` |
 //! | the stages of a write, or their order | `src/server/write/stages.rs`, which lists them beside upstream's | `src/server/tests.rs` |
+//! | what clients share, and the share of one | `src/shares.rs` | the promises there, at random |
 //! | what a watch or a list returns | `src/server/watch.rs`, `src/server/read.rs`, `src/storage` | `src/storage/conformance.rs` |
 //! | which write is recorded in `managedFields` | `src/server/managed.rs` | `testdata/apply.json`, recorded |
 //! | how versions of custom resources are converted | `src/server/convert.rs`, `src/server/conversion_review.rs` | `src/server/webhook_tests.rs` |
@@ -53,6 +54,7 @@ pub mod meter;
 pub mod openapi;
 pub mod registry;
 pub mod server;
+pub mod shares;
 pub mod storage;
 pub mod table;
 mod wire;
@@ -71,7 +73,7 @@ pub use model::status::Status;
 pub use model::user::UserInfo;
 pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Config, Connect, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong, Wants, Weight,
+    Admitted, ApiServer, Arrival, Config, Connect, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong, Wants, Weight,
     first_broken_escape,
 };
 pub use wire::websocket;

@@ -10,20 +10,27 @@
 //! all. Those of custom kinds are told apart by their sources (the definitions and their generations), so that nothing
 //! needs to be made to tell whether one changed; a few are kept.
 //!
-//! Not here: protobuf among the media types of version 3 (it is not served).
+//! A document as a protobuf message is made of its text for each answer: [`Form`] says how it is asked for, `messages`
+//! and `gnostic` how it is written.
 
 mod connects;
+mod gnostic;
+mod messages;
 mod paths;
 mod schemas;
 pub mod v2;
 
 use std::sync::{Arc, PoisonError};
 
+use bytes::Bytes;
+use http::HeaderMap;
+use kubewright_schema::{budget, decode};
 use serde_json::{Map, Value, json};
 
 use crate::model::Resource;
 pub use crate::registry::documents::openapi::Document;
 use crate::registry::{Snapshot, hash};
+use crate::wire::negotiate;
 
 /// `/openapi/v3`: the paths of the documents with their hashes.
 pub fn index(snapshot: &Snapshot) -> Arc<Document> {
@@ -105,6 +112,50 @@ fn fingerprints<'a>(rows: impl Iterator<Item = &'a Arc<Resource>>) -> String {
         }
     }
     text
+}
+
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+/// The media type that clients ask for, which is not a valid one: it has an `@`.
+const PROTOBUF_WANTED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON text.
+    Json,
+    /// The message `openapi.v3.Document` of gnostic.
+    Protobuf,
+}
+
+impl Form {
+    /// The form that the `Accept` header asks for; none when it takes neither (`HandleGroupVersion` of kube-openapi).
+    pub fn accepted(headers: &HeaderMap) -> Option<Self> {
+        match negotiate::preferred(headers, &[JSON, PROTOBUF, PROTOBUF_WANTED])? {
+            JSON => Some(Form::Json),
+            _ => Some(Form::Protobuf),
+        }
+    }
+
+    /// The media type of the answer.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Form::Json => JSON,
+            Form::Protobuf => PROTOBUF,
+        }
+    }
+
+    /// The document in this form.
+    pub fn write(self, document: &Document) -> Bytes {
+        match self {
+            Form::Json => document.body.clone(),
+            Form::Protobuf => {
+                budget::allow_stored(document.body.len());
+                let value = decode::stored(&document.body).expect("documents are JSON texts that were made here");
+                Bytes::from(gnostic::write(&value, &messages::DOCUMENT))
+            }
+        }
+    }
 }
 
 /// `/openapi/v3/apis/apps/v1?hash=…`: where the document is, as in the index.
@@ -287,6 +338,15 @@ mod tests {
                 assert!(schemas.contains_key(reference), "{path}: {reference} is missing");
             }
         }
+    }
+
+    /// The bytes are those of `proto.Marshal(openapi_v3.ParseDocument(text))`, recorded.
+    #[test]
+    fn a_message() {
+        let recorded = include_bytes!("../testdata/openapi-v3.pb");
+        let text = include_str!("../testdata/openapi-v3.json").to_owned();
+        let message = Form::Protobuf.write(&Document::new(text));
+        assert!(message == recorded.as_slice(), "{}", String::from_utf8_lossy(&message));
     }
 
     #[test]

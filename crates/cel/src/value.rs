@@ -336,7 +336,7 @@ impl<'a> Value<'a> {
             Self::Map(map) => ITEM + kubewright_values::measure::map_held(map.len()),
             Self::Object(object) => ITEM + kubewright_values::measure::map_held(object.fields.len()),
             _ => ITEM,
-        })?;
+        });
         Ok(match self {
             Self::Null => Json::Null,
             Self::Bool(value) => Json::Bool(*value),

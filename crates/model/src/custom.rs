@@ -25,12 +25,11 @@ pub struct Custom {
     pub source: Source,
     /// Changes whenever documents about the kind do.
     pub fingerprint: String,
-    /// The version of the definition: an object that was written before may lack the defaults of the present schema.
+    /// The revision at which the definition became what it is: an object that was written before may have fields that
+    /// the present schema has not, and lack its defaults.
     pub revision: u64,
-    /// Whether the schema has defaults.
-    pub has_defaults: bool,
-    /// Present when the definition has several versions, served or not.
-    pub several: Option<Several>,
+    /// All versions of the definition, served or not.
+    pub versions: Versions,
     /// The rules of the schema, compiled on first use.
     pub compiled_rules: Arc<OnceLock<Option<Validator>>>,
 }
@@ -73,14 +72,15 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// The versions of a custom kind that has several.
+/// The versions of a custom kind.
 #[derive(Clone, Debug)]
-pub struct Several {
-    /// The version of stored objects that do not say theirs: they are from the time when there was one version only.
+pub struct Versions {
+    /// The version of stored objects that do not say theirs: kubewright stored them so once, while a definition had one
+    /// version.
     pub first: String,
     /// Who converts; `None` when all versions have the same fields (strategy `None`).
     pub webhook: Option<Arc<ConversionWebhook>>,
-    /// The schemas of all versions by their names: an object that is read gets the defaults of the version that it was
+    /// The schemas of all versions by their names: an object that is read gets the form of the version that it was
     /// written in.
     pub schemas: Arc<std::collections::BTreeMap<String, SchemaRef>>,
 }

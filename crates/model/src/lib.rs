@@ -46,7 +46,7 @@ pub mod values;
 
 pub use allocation::{Allocate, AllocatedValue, AllocatedValues, Allocation, ReservedIps, Unallocated};
 pub use built_in::BuiltIn;
-pub use custom::{ConversionWebhook, Custom, Several, Source};
+pub use custom::{ConversionWebhook, Custom, Source, Versions};
 pub use ending::{Delete, Ending};
 pub use fields::{FieldRule, Must};
 pub use operation::Operation;

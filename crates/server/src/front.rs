@@ -2,15 +2,19 @@
 //! on.
 //!
 //! Invariants:
-//! - nothing is read of a body whose sender is refused anyway, at most [`MAX_BODY`] bytes of any, [`BODIES`] of all
-//!   together, and a body that stalls is given up;
+//! - nothing is read of a body whose sender is refused anyway, and of others within bounds ([`body`]); a body that stalls
+//!   is given up;
 //! - a panic in the server costs the request that caused it and nothing else;
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
 //!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
-//! - a large request begins only while those under way leave room in memory (see [`crate::memory`]);
+//! - a large request begins only while its user has room in memory left (see [`crate::shares`]);
+//! - a request that takes longer than it may is dropped and answered with 504, unless it has changed something by then;
+//!   its waiting counts as well;
 //! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is decided in [`crate::response`].
+
+mod body;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -22,28 +26,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
 use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
+use kubewright_apiserver::shares::{Ledger, NoShare};
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
     Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::memory::{Memory, MemoryPermit};
-use crate::pieces::{MIN_PIECE, Pieces, too_fine};
+use crate::pieces::too_fine;
 use crate::places::Place;
 use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};
 use crate::response::{Offload, ResponseBody};
-use crate::work::{Client, QueueFull, Workers};
+use crate::shares::{Held, Room};
+use crate::work::{Client, Workers};
+use body::{BODIES, Collected, RequestBody, collect, drain};
 
-/// How much of a body that is too large is read and thrown away, so that the client gets to read the answer: many see
-/// nothing but a broken connection or stream when we end it while they still send.
-const DRAIN_BYTES: usize = 64 * 1024 * 1024;
-/// And for how long.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// How many bytes the requests under way may hold: bodies, and what was made beyond them. A large request begins only
+/// while its user holds less than its share.
+const MEMORY: usize = 256 * 1024 * 1024;
+/// How long it waits for those before it to end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The client at the other end of the connection.
 pub struct Peer {
@@ -109,10 +114,10 @@ pub struct Front {
     pub stop: CancellationToken,
     /// How long a request body may take to arrive.
     body_timeout: Duration,
-    /// A permit for each byte that bodies under way may still take.
-    bodies: Arc<Semaphore>,
+    /// Bodies under way.
+    bodies: Arc<Ledger>,
     /// What requests under way hold.
-    memory: Arc<Memory>,
+    memory: Arc<Room>,
     /// Threads for requests that may take long.
     workers: Workers,
     /// Has a last look at answers.
@@ -120,9 +125,6 @@ pub struct Front {
     /// Connects clients with streams; without it there are none.
     pub connector: Option<Arc<dyn Connector>>,
 }
-
-/// How many bytes the bodies of all requests under way may take together; a further request gets 429.
-const BODIES: usize = 256 * 1024 * 1024;
 
 impl Front {
     /// The front of an API server, until `stop`: a request body may take `body_timeout` to arrive, and `workers` answer
@@ -132,8 +134,8 @@ impl Front {
             api,
             stop,
             body_timeout,
-            bodies: Arc::new(Semaphore::new(BODIES)),
-            memory: Arc::default(),
+            bodies: Ledger::new(BODIES),
+            memory: Room::new(MEMORY),
             workers,
             annotate: None,
             connector: None,
@@ -161,6 +163,7 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
+        let received = Instant::now();
         let (mut parts, body) = request.into_parts();
         if let Some(escape) = first_broken_escape(parts.uri.path()) {
             return self.respond(bad_request(&format!(
@@ -182,7 +185,7 @@ impl Front {
                 return self.refused(&parts, body, *refusal);
             }
         };
-        let body = match self.read(&parts, body).await {
+        let body = match self.read(&parts, body, &found.user.name, &admitted).await {
             Ok(body) => body,
             Err(mut refusal) => {
                 admitted.complete(&mut refusal);
@@ -192,16 +195,23 @@ impl Front {
         let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
             client: peer.client(&found.user),
-            permit: self.memory.permit(&found.user.name),
+            permit: self.memory.open(&found.user.name),
             unsent: peer.unsent.clone(),
             trial: ApiServer::trial(),
             admitted,
             head: parts,
             body,
         });
-        let answer = match weight {
-            Weight::Light => self.light(asked.clone()).await,
-            Weight::Heavy => self.heavy(asked.clone()).await,
+        let answering = async {
+            match weight {
+                Weight::Light => self.light(asked.clone()).await,
+                Weight::Heavy => self.heavy(asked.clone()).await,
+            }
+        };
+        let deadline = asked.admitted.handling_limit().map(|limit| received + limit);
+        let answer = match in_time(deadline, &asked.admitted, answering).await {
+            Some(answer) => answer,
+            None => Err(self.api.timed_out(&asked.admitted, &asked.head)),
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
         if let Some(annotate) = self.annotate {
@@ -272,7 +282,7 @@ impl Front {
         W::Output: Send + 'static,
     {
         let worked = self.workers.run(asked.client.clone(), work).await;
-        worked.map_err(|QueueFull| too_many("too many long requests are under way, please try again later"))
+        worked.map_err(|full| too_many("too many long requests are under way, please try again later", full))
     }
 
     /// Turns an answer of the core into one that can be sent.
@@ -298,12 +308,18 @@ impl Front {
     }
 
     /// The whole body, or the answer to a request whose body cannot be had.
-    async fn read<B>(&self, parts: &http::request::Parts, mut body: B) -> Result<RequestBody, Response<Body>>
+    async fn read<B>(
+        &self,
+        parts: &http::request::Parts,
+        mut body: B,
+        user: &str,
+        admitted: &Admitted,
+    ) -> Result<RequestBody, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
-        let mut held = RequestBody::nothing(&self.bodies);
+        let mut held = RequestBody::nothing(&self.bodies, user);
         if body.is_end_stream() {
             return Ok(held);
         }
@@ -312,12 +328,15 @@ impl Front {
         let refusal = if announced_too_large {
             self.api.body_too_large()
         } else {
-            match tokio::time::timeout(self.body_timeout, collect(&mut body, &mut held)).await {
+            let shorter = admitted.time_limit().filter(|limit| *limit < self.body_timeout);
+            let timeout = shorter.unwrap_or(self.body_timeout);
+            match tokio::time::timeout(timeout, collect(&mut body, &mut held)).await {
                 Ok(Ok(Collected::Whole)) => return Ok(held),
                 Ok(Ok(Collected::TooLarge)) => self.api.body_too_large(),
                 Ok(Ok(Collected::TooFine)) => broken_body(&too_fine()),
-                Ok(Ok(Collected::TooMany)) => return Err(too_many_bodies()),
+                Ok(Ok(Collected::TooMany(full))) => return Err(too_many_bodies(full)),
                 Ok(Err(error)) => return Err(broken_body(&error)),
+                Err(_) if shorter.is_some() => return Err(self.api.timed_out(admitted, parts)),
                 Err(_) => return Err(late_body(self.body_timeout)),
             }
         };
@@ -338,7 +357,7 @@ type Answer = (Response<Body>, Option<UnsentPermit>);
 /// A request with all that its answer takes.
 struct Asked {
     client: Client,
-    permit: MemoryPermit,
+    permit: Held,
     unsent: Option<Arc<UnsentBuffer>>,
     trial: Trial,
     admitted: Admitted,
@@ -351,21 +370,23 @@ impl Asked {
     async fn room(&self) -> Result<(), Response<Body>> {
         let Some(unsent) = &self.unsent else { return Ok(()) };
         let why = "too many answers wait to be read by their clients, please try again later";
-        unsent.room().await.map_err(|_| too_many(why))
+        let room = unsent.room(&self.client.user).await;
+        room.map_err(|full| too_many(why, full))
     }
 
     /// Waits until those under way leave room for a large request.
-    async fn begins(&self, memory: &Memory) -> Result<(), Response<Body>> {
+    async fn begins(&self, memory: &Room) -> Result<(), Response<Body>> {
         if self.client.connection.is_none() {
             return Ok(());
         }
         let why = "too many large requests are under way, please try again later";
-        memory.room(&self.client.user).await.map_err(|_| too_many(why))
+        let room = memory.wait(&self.client.user, PATIENCE).await;
+        room.map_err(|full| too_many(why, full))
     }
 
     /// The answer, which takes room.
     fn counted(&self, response: Response<Body>) -> Answer {
-        let counted = self.unsent.as_ref().map(|unsent| unsent.count(response.body()));
+        let counted = (self.unsent.as_ref()).map(|unsent| unsent.count(&self.client.user, response.body()));
         (response, counted)
     }
 
@@ -403,6 +424,23 @@ fn panicked() -> Response<Body> {
     )
 }
 
+/// The result of work that is dropped when its time is up, unless it has changed something by then; none when it was.
+async fn in_time<T>(deadline: Option<Instant>, admitted: &Admitted, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let Some(deadline) = deadline else {
+        return Some(work.await);
+    };
+    tokio::select! {
+        biased;
+        done = work.as_mut() => return Some(done),
+        () = tokio::time::sleep_until(deadline) => {}
+    }
+    if admitted.expire() {
+        return None;
+    }
+    Some(work.await)
+}
+
 /// The result of tried work; none when it has made an outbound call, and its answer has come: it should continue on
 /// another thread.
 async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Output> {
@@ -418,94 +456,6 @@ async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Outp
     .await
 }
 
-/// A body that was read, which counts as one under way for as long as this is there.
-struct RequestBody {
-    bytes: Bytes,
-    bodies: Arc<Semaphore>,
-    counted: usize,
-}
-
-impl RequestBody {
-    fn nothing(bodies: &Arc<Semaphore>) -> RequestBody {
-        RequestBody {
-            bytes: Bytes::new(),
-            bodies: bodies.clone(),
-            counted: 0,
-        }
-    }
-
-    /// Counts so many bytes more, if there is room for them.
-    fn count(&mut self, bytes: usize) -> bool {
-        let wanted = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let Ok(permit) = self.bodies.try_acquire_many(wanted) else {
-            return false;
-        };
-        permit.forget();
-        self.counted += bytes;
-        true
-    }
-}
-
-impl Drop for RequestBody {
-    fn drop(&mut self) {
-        self.bodies.add_permits(self.counted);
-    }
-}
-
-/// The outcome of reading a body.
-#[derive(Debug, PartialEq, Eq)]
-enum Collected {
-    Whole,
-    /// It is larger than [`MAX_BODY`].
-    TooLarge,
-    /// There is no room for it beside the bodies of other requests.
-    TooMany,
-    /// It comes in more than [`MAX_PIECES`](crate::pieces::MAX_PIECES).
-    TooFine,
-}
-
-/// Reads all of a body into `held`, as far as that is allowed.
-async fn collect<B>(body: &mut B, held: &mut RequestBody) -> Result<Collected, B::Error>
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
-    let mut pieces = Pieces::default();
-    while let Some(frame) = body.frame().await {
-        let frame = frame?;
-        if !pieces.admit() {
-            return Ok(Collected::TooFine);
-        }
-        let Ok(data) = frame.into_data() else { continue };
-        if pieces.len() + data.len() > MAX_BODY {
-            return Ok(Collected::TooLarge);
-        }
-        if !held.count(data.len()) {
-            return Ok(Collected::TooMany);
-        }
-        pieces.add(data);
-    }
-    held.bytes = pieces.whole();
-    Ok(Collected::Whole)
-}
-
-/// Reads on without keeping anything.
-async fn drain<B>(mut body: B)
-where
-    B: http_body::Body<Data = Bytes> + Unpin,
-{
-    let reading = async {
-        let mut seen = 0;
-        while let Some(Ok(frame)) = body.frame().await {
-            seen += MIN_PIECE + frame.data_ref().map_or(0, Bytes::len);
-            if seen > DRAIN_BYTES {
-                break;
-            }
-        }
-    };
-    // Whether it ended or not, the answer is the same; only the connection's fate differs.
-    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
-}
-
 fn bad_request(message: &str) -> Response<Body> {
     status(StatusCode::BAD_REQUEST, "BadRequest", message)
 }
@@ -515,14 +465,15 @@ fn broken_body(error: &dyn std::fmt::Display) -> Response<Body> {
 }
 
 /// `NewTooManyRequests` of apimachinery, as clients know that they are to come again.
-fn too_many_bodies() -> Response<Body> {
-    too_many("too many request bodies are under way, please try again later")
+fn too_many_bodies(full: NoShare) -> Response<Body> {
+    too_many("too many request bodies are under way, please try again later", full)
 }
 
 /// 429 with the time after which another try is worth it, which clients keep to.
-pub(crate) fn too_many(message: &str) -> Response<Body> {
+pub(crate) fn too_many(message: &str, full: NoShare) -> Response<Body> {
     let mut response = status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
-    (response.headers_mut()).insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+    let seconds = header::HeaderValue::from(full.retry_after_seconds);
+    response.headers_mut().insert(header::RETRY_AFTER, seconds);
     response
 }
 
@@ -553,47 +504,4 @@ pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<
 }
 
 #[cfg(test)]
-mod tests {
-    use http_body::Frame;
-
-    use super::*;
-    use crate::pieces::MAX_PIECES;
-
-    /// The result of [`collect`] for a body that comes in pieces of these sizes, where there is room for so many bytes.
-    async fn check(sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
-        let pieces = sizes
-            .iter()
-            .map(|size| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(vec![b'x'; *size]))));
-        let mut body = http_body_util::StreamBody::new(futures::stream::iter(pieces));
-        let bodies = Arc::new(Semaphore::new(room));
-        let mut held = RequestBody::nothing(&bodies);
-        let Ok(collected) = collect(&mut body, &mut held).await;
-        let found = match collected {
-            Collected::Whole => Ok(held.bytes.len()),
-            refused => Err(refused),
-        };
-        assert_eq!(found, expected, "{sizes:?}");
-        drop(held);
-        assert_eq!(bodies.available_permits(), room, "{sizes:?}: the room is given back");
-    }
-
-    #[tokio::test]
-    async fn bodies_are_read_up_to_the_limit() {
-        check(&[], BODIES, Ok(0)).await;
-        check(&[7], BODIES, Ok(7)).await;
-        check(&[0, 7, 0, 8], BODIES, Ok(15)).await;
-        check(&[MAX_BODY], BODIES, Ok(MAX_BODY)).await;
-        check(&[MAX_BODY, 1], BODIES, Err(Collected::TooLarge)).await;
-        check(&[1, MAX_BODY - 2, 1], BODIES, Ok(MAX_BODY)).await;
-        check(&[MAX_BODY + 1], BODIES, Err(Collected::TooLarge)).await;
-        check(&[1; MAX_PIECES], BODIES, Ok(MAX_PIECES)).await;
-        check(&[1; MAX_PIECES + 1], BODIES, Err(Collected::TooFine)).await;
-    }
-
-    #[tokio::test]
-    async fn bodies_are_read_as_far_as_there_is_room_beside_others() {
-        check(&[7, 3], 10, Ok(10)).await;
-        check(&[7, 4], 10, Err(Collected::TooMany)).await;
-        check(&[11], 10, Err(Collected::TooMany)).await;
-    }
-}
+mod tests;

@@ -3,24 +3,34 @@
 //! A connection is served by one thread together with many others. A request that computes for a hundred milliseconds
 //! there would hold up all of them, so it is answered here, and the thread of its connection only waits for the answer.
 //!
+//! A turn is one poll of the request: what it computes until it waits for something. Whatever is ready to be polled
+//! waits in one queue ([`turns`]), and the threads take from it one by one, so that the order is decided there and by
+//! nothing else: a waker puts work into the queue and never polls it.
+//!
 //! Invariants:
 //! - no more requests compute at the same time than there are threads; one that waits for something else (a webhook,
 //!   the disk) has no turn meanwhile;
 //! - turns go round: first from user to user, then among the connections of a user, so that the hundred requests of one
-//!   delay another's one by a single turn;
-//! - so many requests are inside, of a connection and in total, and no more ([`QueueFull`]).
+//!   delay another's one by the turns that have begun, at most one for each thread;
+//! - so many requests are inside, of a connection, of a user its share ([`Ledger`]), and in total, and no more.
 //!
 //! The threads have large stacks, because objects may be nested deeply. They start with the first request that needs
 //! them.
 
-use std::collections::{BTreeMap, VecDeque};
+mod job;
+mod turns;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, ready};
 
+use futures::FutureExt as _;
+use kubewright_apiserver::shares::{Ledger, NoShare, Share};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
+
+use job::Queue;
 
 /// The stack for objects of 500 levels, in a program that was built without optimization, several times over.
 pub(crate) const STACK: usize = 16 * 1024 * 1024;
@@ -38,14 +48,12 @@ pub(crate) struct Client {
     pub(crate) connection: Option<u64>,
 }
 
-/// Too many requests are inside.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct QueueFull;
-
 /// The threads; cheap to clone.
 #[derive(Clone)]
 pub struct Workers {
-    queue: Arc<FairQueue>,
+    threads: usize,
+    queue: Arc<Queue>,
+    inside: Arc<Inside>,
     pool: Arc<OnceLock<Pool>>,
 }
 
@@ -65,7 +73,9 @@ impl Workers {
     /// So many threads, at least one.
     pub(crate) fn new(threads: usize) -> Workers {
         Workers {
-            queue: Arc::new(FairQueue::new(threads.max(1))),
+            threads: threads.max(1),
+            queue: Queue::new(threads.max(1)),
+            inside: Inside::new(),
             pool: Arc::default(),
         }
     }
@@ -79,22 +89,22 @@ impl Workers {
     /// thread that computes would look like one that waits.
     pub fn none() -> Workers {
         Workers {
-            queue: Arc::new(FairQueue::new(1)),
             pool: Arc::new(OnceLock::from(Pool(None))),
+            ..Workers::new(1)
         }
     }
 
     /// Does the work of a client on one of the threads. Dropping the future gives it up.
     ///
     /// # Errors
-    /// [`QueueFull`], before anything is begun.
-    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, QueueFull>
+    /// [`NoShare`], before anything is begun.
+    pub(crate) async fn run<W>(&self, client: Client, work: Pin<Box<W>>) -> Result<W::Output, NoShare>
     where
         W: Future + Send + 'static,
         W::Output: Send + 'static,
     {
-        let inside = WorkPermit::enter(&self.queue, client)?;
-        let pool = self.pool.get_or_init(|| match start(self.queue.threads) {
+        let inside = WorkPermit::enter(&self.inside, &client)?;
+        let pool = self.pool.get_or_init(|| match start(self.threads) {
             Ok(runtime) => Pool(Some(runtime)),
             Err(error) => {
                 tracing::error!(%error, "there are no threads for long requests; they are answered where they arrive");
@@ -102,15 +112,17 @@ impl Workers {
             }
         });
         let Some(runtime) = &pool.0 else { return Ok(work.await) };
-        let task = runtime.spawn(Paced {
-            inside,
-            waiting: None,
-            work,
-        });
-        let mut task = GivenUp(task);
-        match (&mut task.0).await {
-            Ok(output) => Ok(output),
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        let (tell, told) = oneshot::channel();
+        let work = async move {
+            let done = std::panic::AssertUnwindSafe(work).catch_unwind().await;
+            drop(inside);
+            // A caller that has given up does not want to know.
+            let _ = tell.send(done);
+        };
+        let _given_up_with_this = self.queue.start(runtime.handle(), client, Box::pin(work));
+        match told.await {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
             // The threads have ended, and the cluster with them: no caller waits for the answer.
             Err(_) => std::future::pending().await,
         }
@@ -126,193 +138,77 @@ fn start(threads: usize) -> io::Result<Runtime> {
         .build()
 }
 
-/// Ends the task when its caller does not wait for it any more.
-struct GivenUp<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for GivenUp<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// The requests that are inside.
+struct Inside {
+    all: Arc<Ledger>,
+    /// How many each connection has.
+    connections: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// The order of the waiting requests.
-struct FairQueue {
-    threads: usize,
-    state: Mutex<State>,
-}
-
-struct State {
-    free: usize,
-    inside: usize,
-    clients: BTreeMap<Client, usize>,
-    waiting: Ring<String, Ring<Option<u64>, VecDeque<oneshot::Sender<()>>>>,
-}
-
-/// Queues by name; the first one is next.
-type Ring<K, Q> = VecDeque<(K, Q)>;
-
-impl FairQueue {
-    fn new(threads: usize) -> FairQueue {
-        FairQueue {
-            threads,
-            state: Mutex::new(State {
-                free: threads,
-                inside: 0,
-                clients: BTreeMap::new(),
-                waiting: VecDeque::new(),
-            }),
-        }
+impl Inside {
+    fn new() -> Arc<Inside> {
+        Arc::new(Inside {
+            all: Ledger::new(ALL),
+            connections: Mutex::default(),
+        })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A turn now, or a receiver that tells when.
-    fn take(self: &Arc<FairQueue>, client: &Client) -> QueuedWork {
-        let (send, receive) = oneshot::channel();
-        let mut state = self.state();
-        if state.free > 0 {
-            state.free -= 1;
-            // The receiver is in our hands.
-            let _ = send.send(());
-        } else {
-            state.wait(client, send);
-        }
-        QueuedWork {
-            queue: self.clone(),
-            told: receive,
-            has: false,
-        }
-    }
-
-    /// A turn is over, and the next waiting request gets it.
-    fn give_back(&self) {
-        let mut state = self.state();
-        while let Some(next) = state.next() {
-            if next.send(()).is_ok() {
-                return;
-            }
-        }
-        state.free += 1;
-    }
-}
-
-impl State {
-    fn wait(&mut self, client: &Client, waiter: oneshot::Sender<()>) {
-        let connections = of(&mut self.waiting, &client.user);
-        of(connections, &client.connection).push_back(waiter);
-    }
-
-    /// The next waiting request. Its connection and its user move to the end of their queues.
-    fn next(&mut self) -> Option<oneshot::Sender<()>> {
-        let (user, mut connections) = self.waiting.pop_front()?;
-        let (connection, mut waiters) = connections.pop_front()?;
-        let next = waiters.pop_front();
-        if !waiters.is_empty() {
-            connections.push_back((connection, waiters));
-        }
-        if !connections.is_empty() {
-            self.waiting.push_back((user, connections));
-        }
-        next
-    }
-}
-
-/// The queue of a name, an empty one at the end when there is none.
-fn of<'a, K: Clone + PartialEq, Q: Default>(ring: &'a mut Ring<K, Q>, name: &K) -> &'a mut Q {
-    let at = ring.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
-        ring.push_back((name.clone(), Q::default()));
-        ring.len() - 1
-    });
-    &mut ring[at].1
-}
-
-/// A turn that is waited for, or had; it is given back when this is dropped.
-struct QueuedWork {
-    queue: Arc<FairQueue>,
-    told: oneshot::Receiver<()>,
-    has: bool,
-}
-
-impl QueuedWork {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.has {
-            // There is no error: a request in the queue stays until it is told.
-            self.has = ready!(Pin::new(&mut self.told).poll(cx)).is_ok();
-        }
-        Poll::Ready(())
-    }
-}
-
-impl Drop for QueuedWork {
-    fn drop(&mut self) {
-        self.told.close();
-        if self.has || self.told.try_recv().is_ok() {
-            self.queue.give_back();
-        }
+    fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request that is inside, until this is dropped.
 struct WorkPermit {
-    queue: Arc<FairQueue>,
-    client: Client,
+    inside: Arc<Inside>,
+    connection: Option<u64>,
+    _share: Share,
 }
 
 impl WorkPermit {
-    fn enter(queue: &Arc<FairQueue>, client: Client) -> Result<WorkPermit, QueueFull> {
-        let mut state = queue.state();
-        let count = state.clients.get(&client).copied().unwrap_or(0);
-        if client.connection.is_some() && (count >= EACH || state.inside >= ALL) {
-            return Err(QueueFull);
+    fn enter(inside: &Arc<Inside>, client: &Client) -> Result<WorkPermit, NoShare> {
+        let mut share = inside.all.open(&client.user);
+        match client.connection {
+            Some(connection) => {
+                let mut connections = inside.connections();
+                let count = connections.get(&connection).copied().unwrap_or(0);
+                if count >= EACH {
+                    return Err(inside.all.refuse(&client.user));
+                }
+                share.grow(1)?;
+                connections.insert(connection, count + 1);
+            }
+            // This process is counted, and not bounded.
+            None => share.set(1),
         }
-        state.inside += 1;
-        state.clients.insert(client.clone(), count + 1);
-        drop(state);
         Ok(WorkPermit {
-            queue: queue.clone(),
-            client,
+            inside: inside.clone(),
+            connection: client.connection,
+            _share: share,
         })
     }
 }
 
 impl Drop for WorkPermit {
     fn drop(&mut self) {
-        let mut state = self.queue.state();
-        state.inside -= 1;
-        if let Some(count) = state.clients.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                state.clients.remove(&self.client);
-            }
+        let Some(connection) = self.connection else { return };
+        let mut connections = self.inside.connections();
+        let count = connections.get(&connection).copied().unwrap_or(0);
+        debug_assert!(count > 0, "it has been counted");
+        if count > 1 {
+            connections.insert(connection, count - 1);
+        } else {
+            connections.remove(&connection);
         }
-    }
-}
-
-/// Work that needs a turn whenever it computes.
-struct Paced<W> {
-    inside: WorkPermit,
-    waiting: Option<QueuedWork>,
-    work: Pin<Box<W>>,
-}
-
-impl<W: Future> Future for Paced<W> {
-    type Output = W::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<W::Output> {
-        let this = &mut *self;
-        let inside = &this.inside;
-        let turn = this.waiting.get_or_insert_with(|| inside.queue.take(&inside.client));
-        ready!(turn.poll(cx));
-        let polled = this.work.as_mut().poll(cx);
-        this.waiting = None;
-        polled
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use tokio::task::JoinSet;
+
     use super::*;
 
     fn client(user: &str, connection: u64) -> Client {
@@ -322,67 +218,146 @@ mod tests {
         }
     }
 
-    /// The next turns, in the order in which the waiters were told.
-    fn check_turns(waiting: &[(&str, u64)], expected: &[usize]) {
-        let queue = Arc::new(FairQueue::new(1));
-        let mut turn = queue.take(&client("busy", 0));
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(turn.poll(&mut cx).is_ready());
-        let mut waiters: Vec<_> = waiting
-            .iter()
-            .map(|(user, connection)| Some(queue.take(&client(user, *connection))))
+    /// In which order work of these users is done on so many threads, where all of it waits before any begins.
+    async fn order(threads: usize, waiting: &[(&'static str, u64)]) -> Vec<&'static str> {
+        let workers = Workers::new(threads);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut all = JoinSet::new();
+        let (has_begun, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let gates: Vec<mpsc::Sender<()>> = (0..threads)
+            .map(|thread| {
+                let (open, gate) = mpsc::channel::<()>();
+                let (workers, has_begun) = (workers.clone(), has_begun.clone());
+                all.spawn(async move {
+                    let blocks = async move {
+                        let _ = has_begun.send(());
+                        let _ = gate.recv();
+                    };
+                    workers.run(client("a", thread as u64), Box::pin(blocks)).await
+                });
+                open
+            })
             .collect();
-        let mut order = Vec::new();
-        drop(turn);
-        while order.len() < waiting.len() {
-            let next = waiters
-                .iter_mut()
-                .position(|waiter| waiter.as_mut().is_some_and(|waiter| waiter.poll(&mut cx).is_ready()));
-            let next = next.expect("somebody has the turn");
-            order.push(next);
-            waiters[next] = None;
+        for _ in 0..threads {
+            begun.recv().await.expect("each thread is busy");
         }
-        assert_eq!(order, expected, "{waiting:?}");
-        assert_eq!(queue.state().free, 1);
+        for (user, connection) in waiting.iter().copied() {
+            let order = order.clone();
+            let work = async move { order.lock().expect("no panic").push(user) };
+            let workers = workers.clone();
+            let mut run = Box::pin(async move { workers.run(client(user, connection), Box::pin(work)).await });
+            assert!((&mut run).now_or_never().is_none(), "it has to wait");
+            all.spawn(run);
+        }
+        drop(gates);
+        while let Some(done) = all.join_next().await {
+            assert_eq!(done.expect("no panic"), Ok(()));
+        }
+        assert_eq!(workers.inside.all.held().0, 0);
+        Arc::into_inner(order)
+            .expect("all is done")
+            .into_inner()
+            .expect("no panic")
     }
 
-    #[test]
-    fn turns_go_round() {
-        check_turns(&[("a", 1), ("a", 1), ("a", 1)], &[0, 1, 2]);
-        check_turns(&[("a", 1), ("a", 1), ("a", 1), ("b", 2)], &[0, 3, 1, 2]);
-        check_turns(&[("a", 1), ("a", 1), ("a", 2), ("a", 2)], &[0, 2, 1, 3]);
-        check_turns(&[("a", 1), ("a", 2), ("a", 3), ("b", 4), ("b", 4)], &[0, 3, 1, 4, 2]);
+    #[tokio::test]
+    async fn one_request_waits_only_for_the_turns_that_have_begun() {
+        for threads in [1, 2, 4] {
+            // However many wait, on however many connections.
+            let crowd = (0..240).map(|index| ("a", 100 + index % 60));
+            let waiting: Vec<(&'static str, u64)> = crowd.chain([("b", 1)]).collect();
+            let order = order(threads, &waiting).await;
+            assert_eq!(order.len(), 241);
+            let place = order.iter().position(|user| *user == "b").expect("it is done");
+            assert!(place <= threads, "on {threads} threads its place is {place}");
+        }
     }
 
-    #[test]
-    fn a_cancelled_request_loses_its_turn() {
-        let queue = Arc::new(FairQueue::new(1));
-        let first = queue.take(&client("a", 1));
-        let second = queue.take(&client("b", 2));
-        let mut third = queue.take(&client("c", 3));
-        drop(second);
-        drop(first);
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(third.poll(&mut cx).is_ready());
-        drop(third);
-        assert_eq!(queue.state().free, 1);
+    /// Work of many turns: it waits for nothing, and lets others go first all the same.
+    #[tokio::test]
+    async fn a_request_asks_again_for_each_of_its_turns() {
+        let workers = Workers::new(1);
+        let (begun, has_begun) = oneshot::channel();
+        let gives_way = workers.run(
+            client("a", 1),
+            Box::pin(async move {
+                let _ = begun.send(());
+                for turn in 0_u64.. {
+                    tokio::task::yield_now().await;
+                    if turn > 1_000_000 {
+                        return false;
+                    }
+                }
+                true
+            }),
+        );
+        let other = async {
+            has_begun.await.expect("it begins");
+            workers.run(client("b", 1), Box::pin(async {})).await
+        };
+        tokio::select! {
+            done = gives_way => panic!("it was not interrupted: {done:?}"),
+            done = other => assert_eq!(done, Ok(())),
+        }
+        let after = workers.run(client("b", 1), Box::pin(async { 7 })).await;
+        assert_eq!(after, Ok(7), "what was given up is gone");
+        assert_eq!(workers.inside.all.held().0, 0);
+    }
+
+    #[tokio::test]
+    async fn work_that_is_given_up_before_its_turn_never_begins() {
+        let workers = Workers::new(1);
+        let (open, gate) = mpsc::channel::<()>();
+        let (begun, has_begun) = oneshot::channel();
+        let blocks = workers.run(
+            client("a", 1),
+            Box::pin(async move {
+                let _ = begun.send(());
+                let _ = gate.recv();
+            }),
+        );
+        let given_up = async {
+            has_begun.await.expect("it begins");
+            let never = workers.run(client("b", 1), Box::pin(async { panic!("it was given up") }));
+            assert!(never.now_or_never().is_none());
+            drop(open);
+        };
+        let (blocked, ()) = tokio::join!(blocks, given_up);
+        assert_eq!(blocked, Ok(()));
+        assert_eq!(workers.run(client("c", 1), Box::pin(async { 7 })).await, Ok(7));
+        assert_eq!(workers.inside.all.held().0, 0);
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_the_caller_and_no_other() {
+        let workers = Workers::new(1);
+        let panics = workers.run(client("a", 1), Box::pin(async { panic!("as it should") }));
+        let caught = std::panic::AssertUnwindSafe(panics).catch_unwind().await;
+        assert!(caught.is_err());
+        assert_eq!(workers.run(client("a", 1), Box::pin(async { 7 })).await, Ok(7));
+        assert_eq!(workers.inside.all.held().0, 0);
     }
 
     #[test]
     fn so_many_are_inside() {
-        let queue = Arc::new(FairQueue::new(1));
-        let enter = |user, connection| WorkPermit::enter(&queue, client(user, connection));
-        let inside: Vec<_> = (0..EACH).map(|_| enter("a", 1).expect("room")).collect();
-        assert!(enter("a", 1).is_err());
-        let other = enter("a", 2).expect("room for another connection");
+        let inside = Inside::new();
+        let enter = |user, connection| WorkPermit::enter(&inside, &client(user, connection));
+        let mut entered: Vec<WorkPermit> = (0..EACH).map(|_| enter("a", 1).expect("room")).collect();
+        assert!(enter("a", 1).is_err(), "a connection has its bound");
+        // With any number of connections a user has no more than its share.
+        entered.extend((2..100).flat_map(|connection| (0..EACH).map_while(move |_| enter("a", connection).ok())));
+        assert_eq!(entered.len(), ALL / 2);
+        let other: Vec<WorkPermit> = (0..EACH)
+            .map(|_| enter("b", 100).expect("room for another user"))
+            .collect();
         let here = Client {
             connection: None,
             ..client("a", 0)
         };
-        let own = WorkPermit::enter(&queue, here).expect("this process is not bounded");
-        drop((inside, other, own));
-        assert!(queue.state().clients.is_empty());
-        assert_eq!(queue.state().inside, 0);
+        let own = WorkPermit::enter(&inside, &here).expect("this process is not bounded");
+        drop((entered, other, own));
+        assert!(inside.connections().is_empty());
+        assert_eq!(inside.all.held(), (0, ALL));
     }
 
     #[tokio::test]

@@ -144,6 +144,17 @@ pub fn produce(bytes: usize) {
     });
 }
 
+/// Cancels the request when so many bytes are not left, before something as large is made ([`produce`]). Nothing is
+/// counted.
+#[inline]
+pub fn require(bytes: usize) {
+    LEFT.with(|left| {
+        if left.get().is_some_and(|now| now.limits.bytes < bytes as u64) {
+            cancel(left, Exhausted::Bytes);
+        }
+    });
+}
+
 /// Whether so much more may be done: for code that reports too much work with an error of its own, and leaves a reserve
 /// for the code that answers it. Without limits everything may.
 #[inline]
@@ -297,6 +308,80 @@ pub fn share<T>(least: u64, work: impl FnOnce() -> T) -> Option<T> {
         // The caller that tries it begins again, on another thread.
         Err(Exhausted::Trial) => LEFT.with(|left| cancel(left, Exhausted::Trial)),
         Err(Exhausted::Steps | Exhausted::Bytes) => None,
+    }
+}
+
+/// The work on one item of a collection, with a budget of its own: whether the third object may be deleted must not
+/// depend on the cost of the first two. Steps and bytes are the item's; a [`Trial`] is the whole request's. Without
+/// limits in force the item has none either.
+///
+/// The result is [`Exhausted`] when the item costs more.
+#[derive(Debug)]
+pub struct Item<F> {
+    /// Dropped when it is cancelled, as a panicking future may not be polled again.
+    future: Option<Pin<Box<F>>>,
+    limits: Limits,
+    left: Limits,
+}
+
+/// `future`, the work on one item, which may cost so much ([`Item`]).
+pub fn item<F: Future>(limits: Limits, future: F) -> Item<F> {
+    Item {
+        future: Some(Box::pin(future)),
+        limits,
+        left: limits,
+    }
+}
+
+impl<F> Item<F> {
+    /// The steps that the item has cost so far.
+    pub fn spent(&self) -> u64 {
+        self.limits.steps.saturating_sub(self.left.steps)
+    }
+}
+
+impl<F: Future> Future for Item<F> {
+    type Output = Result<F::Output, Exhausted>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let Some(future) = &mut this.future else {
+            return Poll::Pending;
+        };
+        let Some(mut outer) = LEFT.get() else {
+            return future.as_mut().poll(cx).map(Ok);
+        };
+        let before = Before::replaced_by(Some(Left {
+            limits: this.left,
+            ..outer
+        }));
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
+        let after = LEFT.get();
+        drop(before);
+        if let Some(after) = after {
+            this.left = after.limits;
+            outer = Left {
+                limits: outer.limits,
+                ..after
+            };
+            LEFT.set(Some(outer));
+        }
+        let polled = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(payload) => Err(of_payload(payload)),
+        };
+        this.future = None;
+        match polled {
+            // The whole request begins again, on another thread.
+            Err(Exhausted::Trial) => LEFT.with(|left| cancel(left, Exhausted::Trial)),
+            Err(why) => {
+                // It may have called out before it was cancelled, which must not happen twice.
+                LEFT.set(Some(Left { trial: None, ..outer }));
+                Poll::Ready(Err(why))
+            }
+            done => Poll::Ready(done),
+        }
     }
 }
 

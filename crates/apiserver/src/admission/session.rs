@@ -56,6 +56,12 @@ pub(crate) trait Host: Send + Sync {
         from: &'a Resource,
         to: &'a Resource,
     ) -> BoxFuture<'a, Result<Value, Status>>;
+    /// Stored objects as clients of this version see them.
+    fn show<'a>(
+        &'a self,
+        resource: &'a Resource,
+        items: Vec<Arc<StoredObject>>,
+    ) -> BoxFuture<'a, Result<Vec<Arc<StoredObject>>, Status>>;
     /// Checks the types and unknown fields of a patched `before`.
     fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit>;
     /// Types and unknown fields of a document that a subresource takes.
@@ -211,6 +217,18 @@ impl<'a> Session<'a> {
     /// The error of a conversion webhook, or the reason why it cannot be reached.
     pub async fn convert(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
         self.server.convert(object, from, to).await
+    }
+
+    /// Stored objects as clients of this version see them.
+    ///
+    /// # Errors
+    /// As of [`convert`](Session::convert).
+    pub async fn show(
+        &self,
+        resource: &Resource,
+        items: Vec<Arc<StoredObject>>,
+    ) -> Result<Vec<Arc<StoredObject>>, Status> {
+        self.server.show(resource, items).await
     }
 
     /// Types and unknown fields of what merging left of `before`, which is an object of its kind.

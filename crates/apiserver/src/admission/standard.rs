@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::policy::{MutatingPolicies, ParameterAccess, ValidatingPolicies};
 use super::{
-    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, NodeRestriction, PodSecurity, Resizes,
-    ResourceQuotas, ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations, TopologyLabels,
-    ValidatingWebhooks,
+    Admission, Classes, LimitRanger, MutatingWebhooks, NamespaceLifecycle, NodeRestriction, OwnerReferences,
+    PodSecurity, Resizes, ResourceQuotas, ServiceAccounts, Signers, StorageProtection, TaintNodes, Tolerations,
+    TopologyLabels, ValidatingWebhooks,
 };
 use crate::Env;
 use crate::storage::Storage;
@@ -31,7 +31,7 @@ pub const SEPARABLE_PLUGINS: [&str; 14] = [
 ];
 
 /// The admission plugins that run only when they are named, by their names upstream.
-pub const OPTIONAL_PLUGINS: [&str; 1] = ["NodeRestriction"];
+pub const OPTIONAL_PLUGINS: [&str; 2] = ["NodeRestriction", "OwnerReferencesPermissionEnforcement"];
 
 /// The parts from which the plugins of a server are made.
 pub(crate) struct Standard<'a> {
@@ -51,10 +51,10 @@ impl Standard<'_> {
         let service_accounts = self
             .service_accounts
             .then(|| Box::new(ServiceAccounts::new(self.storage.clone(), self.env.clone())) as Box<dyn Admission>);
-        let node_restriction = self
-            .enabled
-            .contains("NodeRestriction")
-            .then(|| Box::new(NodeRestriction) as Box<dyn Admission>);
+        fn if_named<A: Admission>(enabled: &BTreeSet<String>, name: &str, plugin: A) -> Option<Box<dyn Admission>> {
+            enabled.contains(name).then(|| Box::new(plugin) as Box<dyn Admission>)
+        }
+        let [node_restriction, owner_references] = OPTIONAL_PLUGINS;
         // A plugin without a name of its own here cannot be disabled.
         let all: Vec<(&str, Option<Box<dyn Admission>>)> = vec![
             (
@@ -63,12 +63,19 @@ impl Standard<'_> {
             ),
             ("LimitRanger", Some(Box::new(LimitRanger::new(self.storage.clone())))),
             ("ServiceAccount", service_accounts),
-            ("NodeRestriction", node_restriction),
+            (
+                node_restriction,
+                if_named(self.enabled, node_restriction, NodeRestriction),
+            ),
             ("TaintNodesByCondition", Some(Box::new(TaintNodes))),
             ("PodSecurity", Some(Box::new(PodSecurity))),
             ("", Some(Box::new(Classes::new(self.storage.clone())))),
             ("DefaultTolerationSeconds", Some(Box::new(Tolerations))),
             ("StorageObjectInUseProtection", Some(Box::new(StorageProtection))),
+            (
+                owner_references,
+                if_named(self.enabled, owner_references, OwnerReferences),
+            ),
             ("PersistentVolumeClaimResize", Some(Box::new(Resizes))),
             ("", Some(Box::new(Signers))),
             ("PodTopologyLabels", Some(Box::new(TopologyLabels))),

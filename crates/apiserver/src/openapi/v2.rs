@@ -2,7 +2,7 @@
 //! asks for.
 //!
 //! It is converted from the parts that the documents of version 3 are made of: `operations` converts paths,
-//! `definitions` schemas, and `gnostic` writes the message. There is no second table of served kinds.
+//! `definitions` schemas, and `messages` says how the message is written. There is no second table of served kinds.
 //!
 //! The document is large and seldom asked for, so it is made for each answer and forgotten. It is made in pieces: at
 //! one time only the paths of one group and version, or one schema, exist as a tree of values. Only the hash stays,
@@ -10,7 +10,7 @@
 //! request did not make the kinds, however many there are: each piece raises the budget of the request.
 
 pub(super) mod definitions;
-mod gnostic;
+mod messages;
 mod operations;
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use http::HeaderMap;
 use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
-use self::gnostic::Content;
+use super::gnostic::Content;
 use super::schemas::Schemas;
-use super::{VERSION, contents, document_paths};
+use super::{VERSION, contents, document_paths, gnostic};
 use crate::registry::{Snapshot, hash};
 use crate::wire::negotiate;
 
@@ -122,7 +122,7 @@ impl Parts {
         for document in document_paths(snapshot) {
             for (path, mut item) in contents(snapshot, &document, &mut schemas).into_iter().flatten() {
                 operations::convert(&mut item, &mut shared);
-                let written = form.write(&item, &gnostic::PATH_ITEM);
+                let written = form.write(&item, &messages::PATH_ITEM);
                 budget::allow_stored(written.len());
                 paths.insert(path, written);
             }
@@ -132,11 +132,11 @@ impl Parts {
             let mut schema = decode::stored(text.as_bytes())
                 .expect("schemas are JSON texts, and lie deeper in their definitions than here");
             definitions::convert(&mut schema);
-            (name, form.write(&schema, &gnostic::SCHEMA))
+            (name, form.write(&schema, &messages::SCHEMA))
         });
         let definitions = definitions.collect();
         let parameters = shared.into_parameters();
-        let parameters = parameters.map(|(name, parameter)| (name, form.write(&parameter, &gnostic::PARAMETER)));
+        let parameters = parameters.map(|(name, parameter)| (name, form.write(&parameter, &messages::PARAMETER)));
         Self {
             parameters: parameters.collect(),
             paths,
@@ -187,13 +187,13 @@ impl Parts {
         let mut message = Vec::with_capacity(self.size());
         message.extend(gnostic::write(
             &json!({"swagger": "2.0", "info": info()}),
-            &gnostic::DOCUMENT,
+            &messages::DOCUMENT,
         ));
-        gnostic::section(gnostic::PATHS, self.paths, &mut message);
-        gnostic::section(gnostic::DEFINITIONS, self.definitions, &mut message);
-        gnostic::section(gnostic::PARAMETERS, self.parameters, &mut message);
+        gnostic::section(messages::PATHS, self.paths, &mut message);
+        gnostic::section(messages::DEFINITIONS, self.definitions, &mut message);
+        gnostic::section(messages::PARAMETERS, self.parameters, &mut message);
         let end = json!({"securityDefinitions": security_definitions(), "security": security()});
-        message.extend(gnostic::write(&end, &gnostic::DOCUMENT));
+        message.extend(gnostic::write(&end, &messages::DOCUMENT));
         message
     }
 }

@@ -15,8 +15,8 @@ use kubewright_schema::SchemaRef;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Cell, Column, ConversionWebhook, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Several,
-    Source, Strategy, Subresource, Text, Verbs,
+    Cell, Column, ConversionWebhook, Custom, GenerationRule, PLAIN, Resource, ScalePaths, SelectableField, Source,
+    Strategy, Subresource, Text, Verbs, Versions,
 };
 use crate::model::NAME_DESCRIPTION;
 use crate::model::facts::definitions::set_condition;
@@ -49,12 +49,11 @@ pub fn rows(definition: &StoredObject) -> Vec<Resource> {
         text: text.clone(),
         version,
     };
-    let several = several(definition, &source);
-    let versions = at.key("versions");
-    let versions = versions.items().enumerate();
-    versions
-        .filter(|(_, version)| version.key("served").is_true())
-        .map(|(index, version)| row(definition, &version, source(index), &storage, several.clone()))
+    let versions = versions(definition, &source);
+    let each = at.key("versions");
+    let each = each.items().enumerate();
+    each.filter(|(_, version)| version.key("served").is_true())
+        .map(|(index, version)| row(definition, &version, source(index), &storage, versions.clone()))
         .collect()
 }
 
@@ -66,16 +65,7 @@ fn list(at: &At<'_>) -> Vec<Text> {
     at.items().map(|item| owned(item.text())).collect()
 }
 
-/// Whether a schema fills in anything.
-fn has_defaults(schema: &Value) -> bool {
-    match schema {
-        Value::Object(words) => words.contains_key("default") || words.values().any(has_defaults),
-        Value::Array(items) => items.iter().any(has_defaults),
-        _ => false,
-    }
-}
-
-fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, several: Option<Several>) -> Resource {
+fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, versions: Versions) -> Resource {
     let spec = At::root(definition).key("spec");
     let accepted = At::root(definition).keys(&["status", "acceptedNames"]);
     let (group, plural, kind) = (
@@ -101,10 +91,7 @@ fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, seve
         verbs: Verbs::All,
         store: Text::Owned(format!("{plural}.{group}")),
         storage_version: owned(storage),
-        schema: several
-            .as_ref()
-            .and_then(|several| several.schemas.get(name).cloned())
-            .unwrap_or_else(|| lazy(source.clone())),
+        schema: (versions.schemas.get(name).cloned()).unwrap_or_else(|| lazy(source.clone())),
         schema_name: Text::Owned(schema_name(group, name, kind)),
         selectable_fields: version
             .key("selectableFields")
@@ -132,8 +119,7 @@ fn row(definition: &Value, version: &At<'_>, source: Source, storage: &str, seve
                 .as_str()
                 .and_then(|version| version.parse().ok())
                 .unwrap_or(0),
-            has_defaults: has_defaults(schema.value),
-            several,
+            versions,
             compiled_rules: Arc::default(),
             deprecation_warning: version.key("deprecated").is_true().then(|| {
                 let given = version.key("deprecationWarning").text();
@@ -166,13 +152,8 @@ fn fingerprint(definition: &Value) -> String {
 }
 
 /// The data that tells versions of objects apart and converts them.
-fn several(definition: &Value, source: &dyn Fn(usize) -> Source) -> Option<Several> {
+fn versions(definition: &Value, source: &dyn Fn(usize) -> Source) -> Versions {
     let spec = At::root(definition).key("spec");
-    // A definition that was changed may have had other versions, in which objects are stored.
-    let changed = At::root(definition).keys(&["metadata", "generation"]).int() > Some(1);
-    if spec.key("versions").len() < 2 && !changed {
-        return None;
-    }
     let stored = At::root(definition).keys(&["status", "storedVersions"]);
     let first = stored.items().next().map(|version| version.text().to_owned());
     let conversion = spec.key("conversion");
@@ -180,7 +161,7 @@ fn several(definition: &Value, source: &dyn Fn(usize) -> Source) -> Option<Sever
     let versions = spec.key("versions");
     let versions = versions.items().enumerate();
     let schemas = versions.map(|(index, version)| (version.key("name").text().to_owned(), lazy(source(index))));
-    Some(Several {
+    Versions {
         first: first.unwrap_or_default(),
         schemas: Arc::new(schemas.collect()),
         webhook: (conversion.key("strategy").text() == "Webhook").then(|| {
@@ -193,7 +174,7 @@ fn several(definition: &Value, source: &dyn Fn(usize) -> Source) -> Option<Sever
                     .collect(),
             })
         }),
-    })
+    }
 }
 
 /// Name of the schema in OpenAPI documents: the group reversed, then version and kind (`io.ex.v1.Foo`).

@@ -72,8 +72,17 @@ pub(crate) struct KindsUpdate {
 }
 
 impl Definition {
-    fn read(stored: &StoredObject) -> Definition {
+    /// Reads a definition that was another one before.
+    fn read(stored: &StoredObject, before: Option<&Definition>) -> Definition {
         let value = stored.value();
+        let mut rows = crd::rows(stored);
+        // A write to its metadata or status changes no schema, so objects need no other look than before.
+        let before = before.and_then(|before| before.rows.first()?.custom.as_ref());
+        for custom in rows.iter_mut().filter_map(|row| row.custom.as_mut()) {
+            if let Some(before) = before.filter(|before| before.fingerprint == custom.fingerprint) {
+                custom.revision = before.revision;
+            }
+        }
         let versions = At::root(value).keys(&["spec", "versions"]);
         let served = versions.items().filter(|version| version.key("served").is_true());
         Definition {
@@ -84,7 +93,7 @@ impl Definition {
             accepted: crd::names(get(value, &["status", "acceptedNames"])),
             served: served.map(|version| version.key("name").text().into()).collect(),
             ending: crd::is_ending(value),
-            rows: crd::rows(stored).into_iter().map(Arc::new).collect(),
+            rows: rows.into_iter().map(Arc::new).collect(),
         }
     }
 }
@@ -160,7 +169,7 @@ impl Definitions {
         }
         let name: Arc<str> = name.into();
         let old = self.remove(&name);
-        let new = stored.map(Definition::read);
+        let new = stored.map(|stored| Definition::read(stored, old.as_ref()));
         self.read += usize::from(new.is_some());
         let group = new.as_ref().or(old.as_ref()).map(|known| known.group.clone());
         let empty = Names::new();

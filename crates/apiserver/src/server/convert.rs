@@ -1,10 +1,16 @@
 //! From one version of a kind to another.
 //!
-//! Built-in kinds move through their stored form. A custom kind with one version is stored without it; with several,
-//! each stored object says in its `apiVersion` which one it is of, because the storage version may change while old
-//! objects stay as they are. Its versions have the same fields (strategy `None`), or a webhook converts them.
+//! Built-in kinds move through their stored form. A stored custom resource says in its `apiVersion` which version it is
+//! of, because the storage version may change while old objects stay as they are. The versions have the same fields
+//! (strategy `None`), or a webhook converts them.
 //!
-//! Invariant: an object from storage is never shown before [`Inner::show`] saw it.
+//! A definition may change as well while objects stay as they are, so a custom resource takes the form of the present
+//! schema when it is read: fields that the schema has lost go, defaults that it has gained come
+//! (`schemaCoercingDecoder`, `unstructuredDefaulter` of apiextensions-apiserver). Most objects are of the present form
+//! anyway, and are not even decoded: [`is_current`] tells by their revision and the first bytes of their text.
+//!
+//! Invariants: an object from storage is never shown before [`Inner::show`] saw it; whatever is written to storage has
+//! the form of the definition at that time, because later reads trust its revision.
 
 use crate::model::form::object_type;
 use std::sync::Arc;
@@ -12,15 +18,16 @@ use std::sync::Arc;
 use kubewright_schema::apply::{ObjectType, VersionView, View, Views};
 use kubewright_schema::schema::{GroupVersionKind, SchemaRef};
 use kubewright_schema::{catalog, structural};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::conversion_review::{self, Conversion};
 use super::options::FieldValidation;
-use super::{Inner, decode, managed};
+use super::respond::{after_version, begins_after_kind};
+use super::{Inner, decode, embedded, managed};
 use crate::env::Env;
 use crate::model::form::with_kind;
 use crate::model::status::Status;
-use crate::model::{Custom, Resource, Several};
+use crate::model::{Custom, Resource, Versions};
 use crate::outbound::Outbound;
 use crate::registry::Snapshot;
 use crate::scheme::split_version;
@@ -38,17 +45,9 @@ pub(crate) struct Converter {
     outbound: Arc<dyn Outbound>,
 }
 
-/// The versions of a custom kind, if it has several.
-fn several(resource: &Resource) -> Option<&Several> {
-    resource
-        .custom
-        .as_ref()
-        .and_then(|custom: &Custom| custom.several.as_ref())
-}
-
-/// Whether objects must be looked at before they are shown.
-pub(crate) fn is_converted(resource: &Resource) -> bool {
-    several(resource).is_some()
+/// The versions of a custom kind.
+fn versions(resource: &Resource) -> Option<&Versions> {
+    resource.custom.as_ref().map(|custom| &custom.versions)
 }
 
 fn text<'a>(object: &'a Value, key: &str) -> &'a str {
@@ -61,18 +60,56 @@ pub(crate) fn prune(object: &mut Value, resource: &Resource) {
     structural::prune(object, &resource.schema, structural::PruneOptions::CUSTOM_RESOURCE);
 }
 
+/// The version of a stored custom resource.
+fn stored_version<'a>(object: &'a Value, versions: &'a Versions) -> &'a str {
+    match text(object, "apiVersion") {
+        "" => &versions.first,
+        version => version.rsplit('/').next().unwrap_or_default(),
+    }
+}
+
+/// Whether a stored object is what the version of `resource` shows: it was written in that version, after the
+/// definition became what it is. It is read no further than to its `apiVersion`, so the answer may be a needless no.
+pub(crate) fn is_current(resource: &Resource, revision: u64, text: &[u8]) -> bool {
+    let Some(custom) = &resource.custom else { return true };
+    revision > custom.revision
+        && match after_version(resource, text) {
+            Some(_) => true,
+            None => begins_after_kind(text) && *custom.versions.first == *resource.version,
+        }
+}
+
 /// A stored object as it is, with its kind and its own version.
 pub(crate) fn as_stored(resource: &Resource, stored: Value) -> Value {
-    let Some(several) = several(resource) else {
+    let Some(versions) = versions(resource) else {
         return crate::model::form::full_of(resource, stored);
     };
     let mut object = stored;
     if let Some(map) = object.as_object_mut() {
         map.insert("kind".to_owned(), json!(resource.kind));
         map.entry("apiVersion")
-            .or_insert_with(|| json!(format!("{}/{}", resource.group, several.first)));
+            .or_insert_with(|| json!(format!("{}/{}", resource.group, versions.first)));
     }
     object
+}
+
+/// [`as_stored`], in the form that the present definition gives it in its own version.
+pub(crate) fn settled(resource: &Resource, stored: &StoredObject) -> Value {
+    let mut object = as_stored(resource, stored.value().clone());
+    if let Some(custom) = &resource.custom
+        && stored.revision() <= custom.revision
+        && let Some(schema) = custom.versions.schemas.get(stored_version(&object, &custom.versions))
+    {
+        settle(&mut object, schema);
+    }
+    object
+}
+
+/// Gives a custom resource of some version the form of its schema.
+fn settle(object: &mut Value, schema: &SchemaRef) {
+    embedded::drop_malformed(object, schema);
+    structural::prune(object, schema, structural::PruneOptions::CUSTOM_RESOURCE);
+    structural::default(object, schema);
 }
 
 /// How many of these objects, one at least, fit into one review.
@@ -90,12 +127,12 @@ impl Converter {
     async fn convert(
         &self,
         resource: &Resource,
-        several: &Several,
+        versions: &Versions,
         mut objects: Vec<Value>,
         to: &str,
     ) -> Result<Vec<Value>, Status> {
         let differ = |object: &&mut Value| text(object, "apiVersion") != to;
-        let Some(webhook) = &several.webhook else {
+        let Some(webhook) = &versions.webhook else {
             for object in objects.iter_mut().filter_map(Value::as_object_mut) {
                 object.insert("apiVersion".to_owned(), json!(to));
             }
@@ -131,52 +168,67 @@ impl Converter {
         resource: &Resource,
         items: Vec<Arc<StoredObject>>,
     ) -> Result<Vec<Arc<StoredObject>>, Status> {
-        let Some(several) = several(resource) else {
+        let Some(versions) = versions(resource) else {
             return Ok(items);
         };
         let to = resource.api_version();
-        let mut foreign = Vec::with_capacity(items.len());
-        let mut objects = Vec::with_capacity(items.len());
-        for item in &items {
-            let mut object = as_stored(resource, item.value().clone());
-            foreign.push(text(&object, "apiVersion") != to);
-            // It may have been written before there was a default.
-            let own = text(&object, "apiVersion").rsplit('/').next().unwrap_or("").to_owned();
-            let Some(schema) = several.schemas.get(&own) else {
-                return Err(Status::untyped(format!(
-                    "request to convert CR from an invalid group/version: {}",
-                    text(&object, "apiVersion")
-                )));
-            };
-            structural::default(&mut object, schema);
-            // A conversion webhook sees the stored object, which has no version of its own.
-            crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
-            objects.push(object);
+        let mut shown = Vec::with_capacity(items.len());
+        // Of those that must be looked at: the place, and whether it is of another version.
+        let mut places = Vec::new();
+        let mut objects = Vec::new();
+        for item in items {
+            if !is_current(resource, item.revision(), item.encoded()) {
+                // An object that nobody else reads goes back to its text when it turns out to be what is shown.
+                let tree = if item.is_read() {
+                    item.clone()
+                } else {
+                    Arc::new(item.text_alone())
+                };
+                let mut object = settled(resource, &tree);
+                if !versions.schemas.contains_key(stored_version(&object, versions)) {
+                    return Err(Status::untyped(format!(
+                        "request to convert CR from an invalid group/version: {}",
+                        text(&object, "apiVersion")
+                    )));
+                }
+                let foreign = text(&object, "apiVersion") != to;
+                if foreign || !is_but_for_kind(&object, tree.value()) {
+                    // A conversion webhook sees the stored object, which has no version of its own.
+                    crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
+                    places.push((shown.len(), foreign));
+                    objects.push(object);
+                }
+            }
+            shown.push(item);
         }
-        let converted = self.convert(resource, several, objects, &to).await?;
-        let shown = converted.into_iter().zip(foreign).zip(&items);
-        Ok(shown
-            .map(|((mut object, foreign), item)| {
-                if foreign {
-                    prune(&mut object, resource);
-                }
-                if let Some(map) = object.as_object_mut() {
-                    map.remove("apiVersion");
-                    map.remove("kind");
-                }
-                Arc::new(StoredObject::new(item.revision(), object))
-            })
-            .collect())
+        let converted = self.convert(resource, versions, objects, &to).await?;
+        for (mut object, (place, foreign)) in converted.into_iter().zip(places) {
+            if foreign {
+                prune(&mut object, resource);
+            }
+            if let Some(map) = object.as_object_mut() {
+                map.remove("apiVersion");
+                map.remove("kind");
+            }
+            let item: &mut Arc<StoredObject> = &mut shown[place];
+            *item = Arc::new(StoredObject::new(item.revision(), object));
+        }
+        Ok(shown)
     }
 
     /// A change as the version of `resource` shows it.
     pub(crate) async fn show_change(&self, resource: &Resource, change: Arc<Change>) -> Result<Arc<Change>, Status> {
-        let mut items = vec![change.after.clone()];
+        // A delete has a revision, and the content of the last write, whose revision tells of which form it is.
+        let last = change.before.as_ref().filter(|_| change.deleted);
+        let mut items = vec![last.unwrap_or(&change.after).clone()];
         items.extend(change.before.clone());
         let mut shown = self.show(resource, items).await?.into_iter();
-        let Some(after) = shown.next() else {
+        let Some(mut after) = shown.next() else {
             return Ok(change);
         };
+        if last.is_some() {
+            after = Arc::new(StoredObject::new(change.after.revision(), after.value().clone()));
+        }
         Ok(Arc::new(Change::new(
             change.key.clone(),
             shown.next(),
@@ -186,24 +238,14 @@ impl Converter {
     }
 }
 
-/// Whether the object was written before its definition was as it is now, and may lack defaults.
-pub(crate) fn predates(resource: &Resource, revision: u64) -> bool {
-    let is_older = |custom: &Custom| custom.has_defaults && revision <= custom.revision;
-    resource.custom.as_ref().is_some_and(is_older)
-}
-
-/// The object with the defaults that its definition has gained since it was written.
-pub(crate) fn defaulted(resource: &Resource, item: Arc<StoredObject>) -> Arc<StoredObject> {
-    if !predates(resource, item.revision()) {
-        return item;
-    }
-    let mut object = item.value().clone();
-    structural::default(&mut object, &resource.schema);
-    if object == *item.value() {
-        item
-    } else {
-        Arc::new(StoredObject::new(item.revision(), object))
-    }
+/// Whether a full object is a stored one, which may lack its version and has no kind.
+fn is_but_for_kind(object: &Value, stored: &Value) -> bool {
+    let (Some(object), Some(stored)) = (object.as_object(), stored.as_object()) else {
+        return object == stored;
+    };
+    let fields = |map: &Map<String, Value>| map.len() - usize::from(map.contains_key("apiVersion"));
+    fields(object) == fields(stored).saturating_add(1)
+        && stored.iter().all(|(field, value)| object.get(field) == Some(value))
 }
 
 /// Whether the versions of a built-in kind differ in their fields, so that functions convert between them.
@@ -218,8 +260,12 @@ fn schema_of(resource: &Resource, custom: &Custom, api_version: &str) -> Option<
         return Some(resource.schema.clone());
     }
     let (group, version) = api_version.split_once('/')?;
-    let schemas = &custom.several.as_ref()?.schemas;
-    schemas.get(version).filter(|_| group == resource.group).cloned()
+    custom
+        .versions
+        .schemas
+        .get(version)
+        .filter(|_| group == resource.group)
+        .cloned()
 }
 
 /// An object as another version of its custom kind has it, where all have the same values.
@@ -230,7 +276,7 @@ pub(crate) fn in_version(resource: &Resource, object: &Value, to: &str) -> Optio
 
 /// Whether versions of a custom kind may have schemas of their own for the same values.
 pub(crate) fn has_other_schemas(resource: &Resource) -> bool {
-    several(resource).is_some_and(|several| several.webhook.is_none())
+    versions(resource).is_some_and(|versions| versions.webhook.is_none())
 }
 
 /// The same kind in another version, if that is served.
@@ -286,7 +332,7 @@ impl Inner {
         if from.version == to.version && from.group == to.group {
             return Ok(object);
         }
-        if several(from).is_some() {
+        if from.custom.is_some() {
             // Admission sees fields that the version does not have; storing drops them.
             return self.convert_raw(object, from, to).await;
         }
@@ -295,12 +341,12 @@ impl Inner {
 
     /// An object of a custom kind as it comes out of its conversion.
     async fn convert_raw(&self, object: Value, from: &Resource, to: &Resource) -> Result<Value, Status> {
-        let Some(several) = several(from) else {
+        let Some(versions) = versions(from) else {
             return Ok(object);
         };
         let mut converted = self
             .converter()
-            .convert(from, several, vec![object], &to.api_version())
+            .convert(from, versions, vec![object], &to.api_version())
             .await?;
         Ok(converted.pop().unwrap_or_default())
     }
@@ -311,11 +357,7 @@ impl Inner {
         resource: &Resource,
         items: Vec<Arc<StoredObject>>,
     ) -> Result<Vec<Arc<StoredObject>>, Status> {
-        if is_converted(resource) {
-            self.converter().show(resource, items).await
-        } else {
-            Ok(items.into_iter().map(|item| defaulted(resource, item)).collect())
-        }
+        self.converter().show(resource, items).await
     }
 
     /// One stored object as the version of `resource` shows it.
@@ -324,8 +366,8 @@ impl Inner {
         resource: &Resource,
         item: Arc<StoredObject>,
     ) -> Result<Arc<StoredObject>, Status> {
-        if !is_converted(resource) {
-            return Ok(defaulted(resource, item));
+        if is_current(resource, item.revision(), item.encoded()) {
+            return Ok(item);
         }
         let mut shown = self.converter().show(resource, vec![item.clone()]).await?;
         Ok(shown.pop().unwrap_or(item))
@@ -333,13 +375,11 @@ impl Inner {
 
     /// A full object, in any version, as the version of `resource` shows it.
     pub(crate) async fn show_full(&self, resource: &Resource, object: Value) -> Result<Value, Status> {
-        let Some(several) = several(resource) else {
+        let to = resource.api_version();
+        let Some(versions) = versions(resource).filter(|_| text(&object, "apiVersion") != to) else {
             return Ok(object);
         };
-        let mut shown = self
-            .converter()
-            .convert(resource, several, vec![object], &resource.api_version())
-            .await?;
+        let mut shown = self.converter().convert(resource, versions, vec![object], &to).await?;
         let mut shown = shown.pop().unwrap_or_default();
         prune(&mut shown, resource);
         Ok(shown)
@@ -356,18 +396,18 @@ impl Inner {
     ) -> Result<Views, Status> {
         let mut views = Views::new();
         let own = resource.api_version();
-        let mut versions = managed::versions(managed::entries(old));
-        versions.extend(managed::versions(claimed));
-        versions.remove(own.as_str());
-        if versions.is_empty() {
+        let mut written = managed::versions(managed::entries(old));
+        written.extend(managed::versions(claimed));
+        written.remove(own.as_str());
+        if written.is_empty() {
             return Ok(views);
         }
         let kinds = self.registry.snapshot();
-        let has_webhook = several(resource).is_some_and(|several| several.webhook.is_some());
+        let has_webhook = versions(resource).is_some_and(|versions| versions.webhook.is_some());
         // Where no webhook converts, all versions of a custom kind have the same values.
         let same = (resource.custom.is_some() && !has_webhook)
             .then(|| [old, new].map(|object| Arc::new(managed::without(object))));
-        for api_version in versions {
+        for api_version in written {
             let seen = match &resource.custom {
                 Some(custom) => {
                     let same = same.clone();
@@ -419,11 +459,11 @@ impl Inner {
 
     /// The fields of a custom resource in another version, with those that it does not have.
     async fn converted_to(&self, resource: &Resource, object: &Value, to: &str) -> Result<Value, Status> {
-        let (Some(several), false) = (several(resource), object.is_null()) else {
+        let (Some(versions), false) = (versions(resource), object.is_null()) else {
             return Ok(object.clone());
         };
         let object = with_kind(resource, managed::without(object));
-        let mut converted = self.converter().convert(resource, several, vec![object], to).await?;
+        let mut converted = self.converter().convert(resource, versions, vec![object], to).await?;
         Ok(converted.pop().unwrap_or_default())
     }
 
@@ -442,19 +482,29 @@ impl Inner {
 
     /// The stored form of an object.
     pub(crate) async fn stored_form(&self, resource: &Resource, mut object: Value) -> Result<Value, Status> {
-        let Some(several) = several(resource) else {
+        let Some(custom) = &resource.custom else {
             return Ok(to_stored(resource, object));
         };
         crate::model::object::metadata_mut(&mut object).remove("resourceVersion");
         let object = with_kind(resource, object);
         let to = format!("{}/{}", resource.group, resource.storage_version);
-        let mut converted = self.converter().convert(resource, several, vec![object], &to).await?;
+        let mut converted = (self.converter().convert(resource, &custom.versions, vec![object], &to)).await?;
         let mut converted = converted.pop().unwrap_or_default();
-        let version = &resource.storage_version;
-        if *version != resource.version
-            && let Some(row) = self.registry.lookup(&resource.group, version, &resource.plural)
+        // The definition may have changed since the request began, and later reads trust what is written from now on.
+        let row = (self.registry).lookup(&resource.group, &resource.version, &resource.plural);
+        let present = row.as_ref().and_then(|row| row.custom.as_ref());
+        let changed = present.filter(|present| present.revision != custom.revision);
+        if let Some(schema) = changed
+            .unwrap_or(custom)
+            .versions
+            .schemas
+            .get(&*resource.storage_version)
         {
-            prune(&mut converted, &row);
+            if changed.is_some() {
+                settle(&mut converted, schema);
+            } else if resource.storage_version != resource.version {
+                structural::prune(&mut converted, schema, structural::PruneOptions::CUSTOM_RESOURCE);
+            }
         }
         Ok(to_stored(resource, converted))
     }

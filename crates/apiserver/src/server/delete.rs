@@ -8,17 +8,20 @@ mod preconditions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::Poll;
 
+use kubewright_schema::budget::Limits;
 use kubewright_schema::protobuf::{Envelope, ProtobufError};
 use kubewright_schema::{budget, catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::Call;
-use super::convert::as_stored;
+use super::convert::settled;
 use super::lists::{Item, List};
 use super::options::{DeleteOptions, Propagation};
 use super::respond::{Content, Reply};
 use super::settle::refused;
+use super::weight::TRIAL;
 use super::write::{Writer, to_stored};
 use crate::admission::{Attributes, Operation, Session};
 use crate::env::{self, rfc3339};
@@ -35,6 +38,19 @@ use preconditions::check_preconditions;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
+
+/// Lets others run between two objects of a collection. Whoever polls this ends the request's turn where it waits.
+async fn give_way() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// How many objects of a collection are read at a time.
 const COLLECTION_PAGE: usize = 10_000;
@@ -121,18 +137,32 @@ impl Call<'_> {
                 items: items.into_iter().map(Item::Read).collect(),
             };
         }
+        let mut turn = 0;
         for item in &list.items {
+            // Others have their turn, and time may be up.
+            self.server.env.give_way().await;
+            self.deadline.go_on()?;
             let item = item.object();
             let mut writer = self.writer(options.dry_run);
             writer.options = options.to_value();
             let (namespace, name) = (object::namespace(item.value()), object::name(item.value()));
-            let result = writer.delete(namespace, name, &options, Admit::Nameless).await;
+            let mut deleting = budget::item(
+                Limits::REQUEST,
+                writer.delete(namespace, name, &options, Admit::Nameless),
+            );
+            let deleted = (&mut deleting).await;
+            turn += deleting.spent();
+            drop(deleting);
             self.warnings.append(&mut writer.warnings);
-            match result {
+            match deleted.map_err(Status::too_costly)? {
                 Ok(_) => {}
                 // Another client deleted the object first, which is the wanted result.
                 Err(status) if status.code == 404 => {}
                 Err(status) => return Err(status),
+            }
+            if turn > TRIAL {
+                turn = 0;
+                give_way().await;
             }
         }
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
@@ -217,6 +247,7 @@ impl Writer<'_> {
             drop(shown);
             self.admit_delete(namespace, name, old, options, admit).await?;
             let mut marked = None;
+            self.begin_change()?;
             let done = budget::commit(|| {
                 let (deleted, after) = self.delete_once(&key, &present, options)?;
                 match after {
@@ -232,7 +263,7 @@ impl Writer<'_> {
                 (done, _) => done,
             };
             match done {
-                Err(StorageError::Conflict { .. }) => {}
+                Err(StorageError::Conflict { .. }) => self.try_again()?,
                 Err(error) => return Err(refused(&error).unwrap_or_else(|| Status::not_found(&resource, name))),
                 Ok(deleted) => return self.shown(deleted).await,
             }
@@ -258,7 +289,7 @@ impl Writer<'_> {
     /// What the answer to a delete needs of an object that has ended.
     fn last_state(&self, gone: &StoredObject) -> Value {
         if self.resource.strategy.delete_returns_object {
-            as_stored(&self.resource, gone.value().clone())
+            settled(&self.resource, gone)
         } else {
             metadata_of(gone.head())
         }
@@ -365,7 +396,7 @@ impl Writer<'_> {
         options: &DeleteOptions,
     ) -> Result<(Deleted, After), StorageError> {
         let resource = self.resource.clone();
-        let mut marked = as_stored(&resource, present.value().clone());
+        let mut marked = settled(&resource, present);
         if let Some(ending) = resource.strategy.ending {
             match (ending.delete)(&marked) {
                 Delete::AsAny => {}

@@ -91,6 +91,33 @@ pub(crate) fn settle(object: &mut Value, schema: &SchemaRef) -> Result<(), Strin
     }
 }
 
+/// Drops the parts of `apiVersion`, `kind` and metadata that are none: objects that were written before a schema said
+/// that there are objects within (`schemaobjectmeta.Coerce` with `DropInvalidFields`).
+pub(crate) fn drop_malformed(object: &mut Value, schema: &SchemaRef) {
+    if !holds(object, schema) {
+        return;
+    }
+    visit(object, schema, &FieldPath::root(), &mut |map, _| {
+        for key in ["apiVersion", "kind"] {
+            if map.get(key).is_some_and(|value| !value.is_string()) {
+                map.remove(key);
+            }
+        }
+        let Some(metadata) = map.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
+            return;
+        };
+        let fits = |metadata: &Value| structural::type_check(metadata, catalog::object_meta(), "ObjectMeta").is_ok();
+        if !fits(metadata)
+            && let Value::Object(fields) = &mut *metadata
+        {
+            fields.retain(|field, value| fits(&json!({ field: value })));
+        }
+        if fits(metadata) {
+            structural::go_normalize_read(metadata, catalog::object_meta());
+        }
+    });
+}
+
 /// The errors in the `apiVersion`, `kind` and metadata of each embedded object.
 pub(crate) fn validate(object: &Value, schema: &SchemaRef) -> Vec<FieldError> {
     let mut errors = Vec::new();

@@ -15,7 +15,7 @@ use crate::model::status::Status;
 use crate::model::unfit::Unfit;
 use crate::outbound::Outbound;
 use crate::registry::Snapshot;
-use crate::storage::Storage;
+use crate::storage::{Storage, StoredObject};
 
 impl Host for Inner {
     fn storage(&self) -> &Arc<dyn Storage> {
@@ -54,6 +54,20 @@ impl Host for Inner {
         to: &'a Resource,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(Inner::convert(self, object, from, to))
+    }
+
+    fn show<'a>(
+        &'a self,
+        resource: &'a Resource,
+        items: Vec<Arc<StoredObject>>,
+    ) -> BoxFuture<'a, Result<Vec<Arc<StoredObject>>, Status>> {
+        Box::pin(async move {
+            let mut shown = Vec::with_capacity(items.len());
+            for item in items {
+                shown.push(self.show_one(resource, item).await?);
+            }
+            Ok(shown)
+        })
     }
 
     fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use kubewright_schema::protobuf::order::{Order, Ordered};
 use serde_json::{Value, json};
 
-use super::respond::{encode, is_shown_as_stored, prefix, say_version};
+use super::respond::{encode, prefix, say_version, shown_from};
 use super::watch::Selection;
 use crate::body::{Body, LongBody};
 use crate::json;
@@ -88,8 +88,8 @@ impl Item {
 
     /// The form in which the list shows it.
     fn shown(self, resource: &Resource) -> ItemText {
-        if is_shown_as_stored(resource, self.encoded()) {
-            return ItemText::Stored(self);
+        if let Some(from) = shown_from(resource, self.encoded()) {
+            return ItemText::Stored(self, from);
         }
         ItemText::Made(encode(resource, &self.value(resource)))
     }
@@ -106,19 +106,30 @@ impl Item {
 
 /// An item of a list as JSON.
 enum ItemText {
-    /// The stored text, with the prefix of the list in the place of its brace.
-    Stored(Item),
+    /// The stored text from somewhere on, with the prefix of the list in the place of its beginning.
+    Stored(Item, usize),
     Made(Vec<u8>),
 }
 
 impl ItemText {
+    /// The memory that it takes, besides what storage has anyway.
+    fn held(&self) -> usize {
+        let own = match self {
+            ItemText::Made(text) => text.capacity(),
+            // Storage may have another one by now, or has it in another form.
+            ItemText::Stored(Item::Read(object), _) => object.encoded().len(),
+            ItemText::Stored(Item::Kept(_), _) => 0,
+        };
+        size_of::<ItemText>() + own
+    }
+
     /// Two pieces that follow each other. With a prefix an item says its kind, which begins the object: the item's own
     /// brace goes.
     fn text<'a>(&'a self, prefix: &'a str) -> (&'a [u8], &'a [u8]) {
         match self {
             ItemText::Made(text) => (&[], text),
-            ItemText::Stored(item) => match item.encoded().split_first() {
-                Some((_, rest)) if !prefix.is_empty() => (prefix.as_bytes(), rest),
+            ItemText::Stored(item, from) => match item.encoded().get(*from..) {
+                Some(rest) if !prefix.is_empty() => (prefix.as_bytes(), rest),
                 _ => (&[], item.encoded()),
             },
         }
@@ -159,6 +170,7 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
     let texts: usize = items.iter().map(length_of).sum();
     let length = head.len() + texts + items.len().saturating_sub(1) + tail.len();
     let is_short = length <= WHOLE;
+    let held = items.iter().map(ItemText::held).sum();
     let mut pieces = Pieces {
         begun: Some(head),
         prefix,
@@ -170,7 +182,7 @@ pub(super) fn body(resource: &Resource, list: List) -> Body {
     if is_short {
         return Body::Full(pieces.next().unwrap_or_default());
     }
-    Body::Long(LongBody::new(length, pieces))
+    Body::Long(LongBody::new(length, held, pieces))
 }
 
 /// The pieces of a list's JSON, made one after the other.

@@ -15,6 +15,7 @@ mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
+mod deadline;
 mod decode;
 mod delete;
 mod embedded;
@@ -26,6 +27,7 @@ mod host;
 mod last_applied;
 mod lists;
 mod managed;
+mod monitoring;
 mod options;
 mod patch;
 mod paths;
@@ -44,11 +46,17 @@ mod weight;
 mod write;
 
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod owner_tests;
+#[cfg(test)]
 mod recorded_tests;
+#[cfg(test)]
+mod schema_change_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -57,7 +65,7 @@ mod token_tests;
 mod webhook_tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
@@ -65,9 +73,10 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
+use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
-pub use head::Admitted;
 use head::Target;
+pub use head::{Admitted, Arrival};
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use upkeep::bootstrap::Place;
 pub use weight::{TRIAL, TooLong, Weight};
@@ -81,6 +90,7 @@ use crate::meter::Meter;
 use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
 use crate::registry::{Kinds, Registry, Snapshot};
+use crate::shares::Ledger;
 use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
@@ -115,8 +125,10 @@ pub(crate) struct Inner {
     audit: Option<AuditLog>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     admission: Vec<Box<dyn Admission>>,
+    /// What `/metrics` shows.
+    monitoring: monitoring::Monitoring,
     /// Open watches.
-    pub(crate) watches: Arc<AtomicUsize>,
+    pub(crate) watches: Arc<Ledger>,
     /// The known definitions. Held while one is settled, so that the registry never goes back in time.
     definitions: std::sync::Mutex<crate::registry::definitions::Definitions>,
     /// The unique values that objects hold, so that none is given twice.
@@ -125,6 +137,7 @@ pub(crate) struct Inner {
     endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
     remote_services: Followed<upkeep::api_services::RemoteServices>,
+    slices: upkeep::slices::Slices,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
     /// See [`crate::model::StrategyContext::search_start`].
@@ -143,6 +156,9 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
     pub(crate) user: &'a UserInfo,
+    /// Whose share it takes: the authenticated user, whoever is impersonated.
+    pub(crate) principal: &'a str,
+    deadline: &'a Deadline,
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -189,6 +205,7 @@ impl ApiServer {
         }
         .plugins();
         let search_start = AtomicU64::new(env.random());
+        let watches = Ledger::new(config.max_watches);
         let inner = Inner {
             authorizer,
             policy,
@@ -205,13 +222,15 @@ impl ApiServer {
             meter,
             admission,
             storage,
-            watches: Arc::default(),
+            monitoring: monitoring::Monitoring::default(),
+            watches,
             definitions: std::sync::Mutex::default(),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
             identity: upkeep::bootstrap::Identity::default(),
+            slices: upkeep::slices::Slices::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
             search_start,
@@ -331,6 +350,13 @@ impl ApiServer {
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
     }
 
+    /// 504, for a shell that dropped a request whose time was up ([`Admitted::expire`]).
+    pub fn timed_out(&self, admitted: &Admitted, head: &http::request::Parts) -> Response<Body> {
+        let status = admitted.deadline.status();
+        noted(admitted.audit.as_deref(), &status);
+        self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
+    }
+
     /// 413, for a shell that stopped reading a body at [`MAX_BODY`].
     pub fn body_too_large(&self) -> Response<Body> {
         self.inner.fail(&Status::body_too_large(MAX_BODY))
@@ -358,16 +384,6 @@ impl ApiServer {
     pub fn kinds(&self) -> Arc<Snapshot> {
         self.inner.registry.snapshot()
     }
-}
-
-/// How long a client wants to wait must be a duration; watches have a parameter of their own for it.
-fn check_timeout(query: &Query) -> Result<(), Status> {
-    let timeout = query.get("timeout");
-    if timeout.is_empty() || query.flag("watch") {
-        return Ok(());
-    }
-    crate::model::duration::check(timeout)
-        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
 impl Inner {
@@ -475,6 +491,8 @@ impl Inner {
             headers,
             body,
             user: &admitted.user,
+            principal: &admitted.principal,
+            deadline: &admitted.deadline,
             output,
             warnings: Vec::new(),
             audit,
@@ -499,7 +517,11 @@ impl Inner {
                 entry.annotate("k8s.io/deprecated", "true");
             }
         }
-        match self.settled(outcome).await {
+        let settled = self.settled(outcome).await;
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            self.policy.settle_written(&call.resource.store);
+        }
+        match settled {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 if let Some(entry) = audit {

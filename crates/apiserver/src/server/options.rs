@@ -338,13 +338,18 @@ pub(crate) fn version_match(query: &Query, watch: bool) -> Result<Match, Status>
 
 /// Reads a resourceVersion; the error is the text that upstream puts in different answers.
 pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|error: std::num::ParseIntError| {
-        let why = match error.kind() {
-            std::num::IntErrorKind::PosOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        format!("strconv.ParseUint: parsing {text:?}: {why}")
-    })
+    use std::num::IntErrorKind;
+    // Unlike Rust, Go reads no sign.
+    let read = match text.strip_prefix('+') {
+        Some(_) => Err("invalid syntax"),
+        None => text
+            .parse()
+            .map_err(|error: std::num::ParseIntError| match error.kind() {
+                IntErrorKind::PosOverflow => "value out of range",
+                _ => "invalid syntax",
+            }),
+    };
+    read.map_err(|why| format!("strconv.ParseUint: parsing {text:?}: {why}"))
 }
 
 #[cfg(test)]
@@ -359,6 +364,23 @@ mod tests {
 
     fn query(text: &str) -> Query {
         Query::parse(text).expect("a short query")
+    }
+
+    #[test]
+    fn versions_are_numbers_as_go_reads_them() {
+        for (text, want) in [
+            ("0", Ok(0)),
+            ("00", Ok(0)),
+            ("18446744073709551615", Ok(u64::MAX)),
+            ("18446744073709551616", Err("value out of range")),
+            ("+1", Err("invalid syntax")),
+            ("-1", Err("invalid syntax")),
+            (" 5", Err("invalid syntax")),
+            ("", Err("invalid syntax")),
+        ] {
+            let want = want.map_err(|why| format!("strconv.ParseUint: parsing {text:?}: {why}"));
+            assert_eq!(parse_version(text), want, "{text}");
+        }
     }
 
     #[test]

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::compress;
 use super::health;
+use super::monitoring;
 use super::respond::{Content, Reply, Responder, json_text};
 use super::route::Page;
+use super::upkeep::api_services;
 use crate::discovery::DiscoveryPath;
 use crate::model::status::Status;
 use crate::wire::negotiate::{self, Format, Output};
@@ -43,7 +45,12 @@ impl Inner {
     pub(super) fn answer_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
         let method = &head.method;
         let is_for_any_method = match page {
-            Page::Index | Page::Health { .. } | Page::OpenApiV2 | Page::OpenApiV3(_) | Page::NotServed => true,
+            Page::Index
+            | Page::Health { .. }
+            | Page::OpenApiV2
+            | Page::OpenApiV3(_)
+            | Page::Metrics
+            | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
             Page::Discovery(DiscoveryPath::Groups | DiscoveryPath::Group(_)) => true,
             Page::Discovery(DiscoveryPath::Version(group, version)) => {
@@ -68,6 +75,10 @@ impl Inner {
             Page::Health { endpoint, check } => self.health(endpoint, check, query),
             Page::OpenApiV3(document) => self.openapi(document, headers, query),
             Page::OpenApiV2 => self.openapi_v2(headers, query),
+            Page::Metrics => {
+                let text = Content::Text(monitoring::MEDIA_TYPE, Bytes::from(self.metrics()));
+                self.respond(query, Reply::new(200, text))
+            }
             Page::Index => self.respond(query, indented(&[("paths", self.index())])),
             Page::NotServed => self.fail(&Status::not_implemented(format!(
                 "{} is not served: this server tells of itself in its log, not over the API",
@@ -116,6 +127,7 @@ impl Inner {
             "/api",
             "/apis",
             "/apis/",
+            "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/openapi/v3/",
@@ -169,8 +181,10 @@ impl Inner {
     fn discovery(&self, place: &DiscoveryPath, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
-        let answer = discovery::respond(place, &accept, &snapshot);
-        let Some(answer) = discovery::remote::with_remote(place, answer, &self.ranked()) else {
+        // The state is read before what it is the state of.
+        let state = self.storage.changes(api_services::STORE);
+        let ranked = || self.ranked();
+        let Some(answer) = discovery::remote::respond_with_remote(place, &accept, &snapshot, state, ranked) else {
             if let DiscoveryPath::Version(group, version) = place
                 && self.is_remote(group, version)
             {
@@ -277,9 +291,14 @@ impl Inner {
             *nothing.status_mut() = http::StatusCode::NOT_FOUND;
             return nothing;
         };
-        if !path.is_empty() && !negotiate::accepts(headers, "application/json") {
+        // The index has one form.
+        let form = match path {
+            "" => Some(openapi::Form::Json),
+            _ => openapi::Form::accepted(headers),
+        };
+        let Some(form) = form else {
             return self.not_acceptable(query);
-        }
+        };
         let hash = query.get("hash");
         if !path.is_empty() && !hash.is_empty() && hash != document.hash {
             let mut reply = Reply::new(301, Content::Text("application/json", Bytes::new()));
@@ -291,12 +310,12 @@ impl Inner {
         let type_ = if path.is_empty() {
             "text/plain; charset=utf-8"
         } else {
-            "application/json"
+            form.media_type()
         };
         let mut reply = if matches_etag(headers, &etag) {
             Reply::new(304, Content::Text(type_, Bytes::new()))
         } else {
-            Reply::new(200, Content::Text(type_, document.body.clone()))
+            Reply::new(200, Content::Text(type_, form.write(&document)))
         };
         reply.headers = vec![(ETAG, etag), (VARY, "Accept".to_owned())];
         let mut response = self.respond(query, reply);

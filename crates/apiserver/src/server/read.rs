@@ -11,14 +11,15 @@ use kubewright_schema::go::TypeMismatch;
 use kubewright_schema::{budget, decode};
 use serde_json::{Value, json};
 
-use super::convert::{defaulted, is_converted, predates};
+use super::convert::is_current;
 use super::lists::{Item, List};
 use super::options::{Match, parse_version, version_match};
 use super::respond::{Content, Reply};
-use super::watch::{Encoder, Form, Selection, WatchPermit, WatchStream};
+use super::watch::{Encoder, Form, Selection, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
 use crate::model::status::{Details, Status};
+use crate::shares::NoShare;
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
 use crate::table;
 use crate::wire::negotiate::{Format, Transform};
@@ -209,7 +210,12 @@ impl Call<'_> {
         let prefix = self.prefix();
         let (at, after, limit) = self.moment(matching, limit, &prefix).await?;
         let request = ListRequest {
-            prefix: selection.key_prefix(&prefix, self.resource.namespaced),
+            // The rest of a list is never one object (`SelectionPredicate.MatchesSingle` of apiserver): a token may
+            // begin behind the only name that is asked for.
+            prefix: match &after {
+                Some(_) => prefix.clone(),
+                None => selection.key_prefix(&prefix, self.resource.namespaced),
+            },
             after: after.clone(),
             at,
             // With a selector it is not known how many objects fill the page.
@@ -264,13 +270,9 @@ impl Call<'_> {
     /// These objects as the version of the path shows them. An entry that is sent as it is stored and not selected by
     /// its content is not decoded.
     async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
-        if selection.is_everything() && !is_converted(&self.resource) {
-            let resource = &self.resource;
-            let item = |entry: Arc<Entry>| match predates(resource, entry.revision()) {
-                true => Item::Read(defaulted(resource, entry.object())),
-                false => Item::Kept(entry),
-            };
-            return Ok(entries.into_iter().map(item).collect());
+        let is_kept = |entry: &Arc<Entry>| is_current(&self.resource, entry.revision(), entry.encoded());
+        if selection.is_everything() && entries.iter().all(is_kept) {
+            return Ok(entries.into_iter().map(Item::Kept).collect());
         }
         let objects = entries.iter().map(|entry| entry.object()).collect();
         let shown = self.server.show(&self.resource, objects).await?;
@@ -331,8 +333,8 @@ impl Call<'_> {
         let timeout = seconds.unwrap_or_else(|| MIN_WATCH + self.server.env.random() % MIN_WATCH);
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial_events = self.query.optional_flag("sendInitialEvents");
-        let permit =
-            WatchPermit::take(&self.server.watches, self.server.config.max_watches).ok_or_else(too_many_watches)?;
+        let share =
+            (self.server.watches.take(self.principal, 1)).map_err(|full| too_many_watches(self.principal, full))?;
         let prefix = selection.key_prefix(&self.prefix(), self.resource.namespaced);
         let store = &self.resource.store;
         let from_state = initial_events.unwrap_or(wanted == 0);
@@ -379,7 +381,7 @@ impl Call<'_> {
                 }
             }
         };
-        if is_converted(&self.resource) {
+        if self.resource.custom.is_some() {
             stream = stream.with_conversion(self.server.converter());
         }
         if bookmarks {
@@ -387,7 +389,7 @@ impl Call<'_> {
         }
         Ok(Reply::new(
             200,
-            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), permit))),
+            Content::Watch(WatchBody::new(stream.with_end(Duration::from_secs(timeout), share))),
         ))
     }
 
@@ -415,12 +417,12 @@ impl Call<'_> {
     }
 }
 
-fn too_many_watches() -> Status {
+fn too_many_watches(principal: &str, full: NoShare) -> Status {
     let details = Details {
-        retry_after_seconds: 1,
+        retry_after_seconds: full.retry_after_seconds,
         ..Details::default()
     };
-    let message = "too many watches are open on this server; close some and try again";
+    let message = format!("too many watches of user {principal:?} are open on this server; close some and try again");
     Status::failure(429, "TooManyRequests", message).with_details(details)
 }
 

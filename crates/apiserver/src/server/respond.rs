@@ -91,25 +91,46 @@ pub(crate) fn prefix(resource: &Resource) -> String {
 
 /// Whether the first key of a sorted text comes after `kind`: then [`prefix`] may go before it, and no `apiVersion` is
 /// in it.
-fn begins_after_kind(text: &[u8]) -> bool {
+pub(crate) fn begins_after_kind(text: &[u8]) -> bool {
     let first = text.strip_prefix(b"{\"").unwrap_or_default();
     first.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
 }
 
-/// Whether the stored text of an object is the one that its version shows, except for [`prefix`]. A custom resource
-/// that was stored while its kind had several versions says its own.
-pub(crate) fn is_shown_as_stored(resource: &Resource, text: &[u8]) -> bool {
-    resource.conversion.is_none() && (resource.custom.is_none() || begins_after_kind(text))
+/// How long the beginning of the stored text of a custom resource is that says the version of `resource`:
+/// `{"apiVersion":…,`. `None` when it says another one, or none there.
+pub(crate) fn after_version(resource: &Resource, text: &[u8]) -> Option<usize> {
+    let mut rest = text;
+    for part in ["{\"apiVersion\":\"", &*resource.group, "/", &*resource.version, "\","] {
+        rest = rest.strip_prefix(part.as_bytes())?;
+    }
+    text.len().checked_sub(rest.len())
+}
+
+/// Where the part of a stored text begins that its version shows as it is, behind [`prefix`]; `None` when nothing but
+/// decoding gives what is shown.
+pub(crate) fn shown_from(resource: &Resource, text: &[u8]) -> Option<usize> {
+    let brace = "{".len();
+    if resource.conversion.is_some() {
+        None
+    } else if resource.custom.is_none() || begins_after_kind(text) {
+        Some(brace)
+    } else {
+        let from = after_version(resource, text)?;
+        let key = text.get(from..)?.strip_prefix(b"\"")?;
+        (key.split(|byte| *byte == b'"').next()? > b"kind".as_slice()).then_some(from)
+    }
 }
 
 /// Appends the plain JSON of a stored object, with `kind` and `apiVersion`.
 pub(crate) fn write_object(out: &mut Vec<u8>, resource: &Resource, stored: &StoredObject, prefix: &str) {
-    if is_shown_as_stored(resource, stored.encoded()) {
-        out.extend_from_slice(prefix.as_bytes());
-        // A stored object has metadata, so something follows its opening brace.
-        out.extend_from_slice(stored.encoded().get(1..).unwrap_or(b"}"));
-    } else {
-        out.extend_from_slice(&encode(resource, &full(resource, stored.value())));
+    let text = stored.encoded();
+    // A stored object has metadata, so something follows its opening brace.
+    match shown_from(resource, text).and_then(|from| text.get(from..)) {
+        Some(rest) => {
+            out.extend_from_slice(prefix.as_bytes());
+            out.extend_from_slice(rest);
+        }
+        None => out.extend_from_slice(&encode(resource, &full(resource, stored.value()))),
     }
 }
 

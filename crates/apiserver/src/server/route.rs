@@ -39,6 +39,8 @@ pub(crate) enum Page {
     OpenIdConfiguration,
     /// The keys of tokens.
     KeySet,
+    /// The numbers of Prometheus.
+    Metrics,
     /// A path of kube-apiserver about itself that this server does not serve.
     NotServed,
     /// Nothing.
@@ -111,6 +113,7 @@ fn page(path: &str) -> Page {
         ["openapi", "v3", document @ ..] => Page::OpenApiV3(document.join("/")),
         ["openapi", "v2"] if is_exact => Page::OpenApiV2,
         [] | ["index.html"] => Page::Index,
+        ["metrics"] if is_exact => Page::Metrics,
         [name, ..] if NOT_SERVED.contains(name) => Page::NotServed,
         [".well-known", "openid-configuration"] => Page::OpenIdConfiguration,
         ["openid", "v1", "jwks"] => Page::KeySet,
@@ -297,6 +300,7 @@ mod tests {
             ("", Page::Nothing),
             ("*", Page::Nothing),
             ("api", Page::Nothing),
+            ("/metrics", Page::Metrics),
             ("/metrics/slis", Page::NotServed),
             ("/openapi/v2", Page::OpenApiV2),
             ("/openapi/v2/", Page::Nothing),

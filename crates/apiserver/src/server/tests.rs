@@ -113,10 +113,23 @@ impl World {
 
     /// The request must be answered with this code.
     #[track_caller]
-    fn must(&self, code: u16, line: &str, body: &Value) -> Value {
+    pub(super) fn must(&self, code: u16, line: &str, body: &Value) -> Value {
         let answer = self.call(line, body);
         assert_eq!(answer.code, code, "{line}: {}", answer.body);
         answer.body
+    }
+
+    /// The events of a watch that are there by now.
+    pub(super) fn watched(&self, path: &str) -> Vec<Value> {
+        let answer = self.get(path);
+        assert_eq!(answer.code, 200, "{}", answer.body);
+        let mut watch = answer.watch.expect("a watch");
+        let mut seen = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(line)) = std::pin::Pin::new(&mut watch).poll_next(&mut context) {
+            seen.push(serde_json::from_slice(&line).expect("a line of JSON"));
+        }
+        seen
     }
 
     #[track_caller]
@@ -223,6 +236,33 @@ fn a_life() {
 
 /// Requests that are refused, and how: code, reason, message.
 #[test]
+fn a_version_that_is_no_number_does_not_keep_an_object_from_being_created() {
+    let world = World::new();
+    let texts = [
+        "",
+        "0",
+        "00",
+        "v1",
+        "-1",
+        "1x",
+        "+0",
+        "+1",
+        " 5",
+        "0x1",
+        "1.0",
+        "18446744073709551616",
+    ];
+    for (index, version) in texts.into_iter().enumerate() {
+        let mut versioned = map(&format!("m{index}"));
+        versioned["metadata"]["resourceVersion"] = json!(version);
+        let created = world.must(201, &post_maps(), &versioned);
+        let stored = &created["metadata"]["resourceVersion"];
+        let own = stored.as_str().and_then(|version| version.parse::<u64>().ok());
+        assert!(own.is_some_and(|own| own > 0), "{version:?}: {created}");
+    }
+}
+
+#[test]
 fn refusals() {
     let world = World::new();
     world.must(201, &post_maps(), &map("a"));
@@ -304,15 +344,17 @@ fn refusals() {
         "namespaces \"default\" is forbidden: this namespace may not be deleted",
     );
     let mut versioned = map("b");
-    versioned["metadata"]["resourceVersion"] = json!("5");
-    check(
-        &world,
-        post,
-        &versioned,
-        500,
-        "",
-        "resourceVersion should not be set on objects to be created",
-    );
+    for version in ["5", "05", "18446744073709551615"] {
+        versioned["metadata"]["resourceVersion"] = json!(version);
+        check(
+            &world,
+            post,
+            &versioned,
+            500,
+            "",
+            "resourceVersion should not be set on objects to be created",
+        );
+    }
     let mut elsewhere = map("b");
     elsewhere["metadata"]["namespace"] = json!("other");
     check(
@@ -966,6 +1008,39 @@ fn pages() {
     assert_eq!(world.get(&format!("{MAPS}?continue=zzz")).code, 400);
 }
 
+/// A token of any list goes with any selector: what is chosen behind it is shown. The rest of a list is never one
+/// object (`SelectionPredicate.MatchesSingle` of apiserver).
+#[test]
+fn the_rest_of_a_list_with_a_selector() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.must(201, &post_maps(), &map(name));
+    }
+    let all = MAPS.replace("/namespaces/default", "");
+    let check = |path: &str, of: &str, limit: usize, selector: &str, shown: &[&str]| {
+        let first = world.get(&format!("{of}?limit={limit}")).body;
+        let token = first["metadata"]["continue"].as_str().expect("a token");
+        let answer = world.get(&format!("{path}?limit=2&continue={token}&fieldSelector={selector}"));
+        assert_eq!(answer.code, 200, "{selector} after {limit}: {}", answer.body);
+        let items = answer.body["items"].as_array().expect("items");
+        let names: Vec<&str> = items
+            .iter()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
+        assert_eq!(names, shown, "{selector} after {limit}");
+    };
+    check(MAPS, MAPS, 2, "metadata.name%3Da", &[]);
+    check(MAPS, MAPS, 2, "metadata.name%3Db", &[]);
+    check(MAPS, MAPS, 2, "metadata.name%3Dc", &["c"]);
+    check(MAPS, MAPS, 1, "metadata.name%3Dc", &["c"]);
+    check(MAPS, MAPS, 1, "metadata.name!%3Dc", &["b"]);
+    check(&all, &all, 2, "metadata.name%3Da", &[]);
+    check(MAPS, &all, 2, "metadata.name%3Da", &[]);
+    let spaces = "/api/v1/namespaces";
+    check(spaces, spaces, 2, "metadata.name%3Ddefault", &[]);
+    check(spaces, spaces, 1, "metadata.name%3Dkube-system", &["kube-system"]);
+}
+
 #[test]
 fn an_expired_page_says_how_to_go_on() {
     let world = World::with(Config {
@@ -1500,6 +1575,214 @@ fn the_document_of_openapi_v2_by_header() {
     for path in ["/", "/x"] {
         check(&format!("{DOCUMENT}{path}"), &[], 404, "text/plain; charset=utf-8");
     }
+}
+
+#[test]
+fn documents_of_openapi_v3_by_header() {
+    const DOCUMENT: &str = "GET /openapi/v3/apis/apps/v1";
+    const JSON: &str = "application/json";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+    const WANTED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
+    let world = World::new();
+    let check = |line: &str, accept: &str, code: u16, type_: &str| {
+        let answer = world.send(line, &[("accept", accept)], "", UserInfo::admin());
+        let got = answer.headers.get("content-type");
+        let got = got.map_or("", |value| value.to_str().expect("ASCII"));
+        assert_eq!((answer.code, got), (code, type_), "{line} {accept}");
+        answer
+    };
+    let etag = check(DOCUMENT, "", 200, JSON).headers["etag"].clone();
+    for (accept, type_) in [
+        ("*/*", JSON),
+        ("application/*", JSON),
+        (PROTOBUF, PROTOBUF),
+        (WANTED, PROTOBUF),
+        (
+            "application/json;q=0.5,application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+            PROTOBUF,
+        ),
+        (
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf;q=0.5,application/json",
+            JSON,
+        ),
+    ] {
+        let answer = check(DOCUMENT, accept, 200, type_);
+        assert_eq!(
+            (&answer.headers["etag"], &answer.headers["vary"]),
+            (&etag, &"Accept".parse().expect("ASCII"))
+        );
+        assert_eq!(answer.body.is_object(), type_ == JSON, "{accept}");
+    }
+    for accept in ["application/yaml", "application/vnd.kubernetes.protobuf", "text/*"] {
+        check(DOCUMENT, accept, 406, "");
+    }
+    // The index has one form, and is not asked for another.
+    check("GET /openapi/v3", PROTOBUF, 200, "text/plain; charset=utf-8");
+}
+
+/// Definitions as older generators write them.
+#[test]
+fn definitions_of_older_generators_are_accepted() {
+    let world = World::new();
+    let pair = json!([{"type": "integer"}, {"type": "string"}]);
+    let spec = json!({"type": "object", "properties": {
+        "number": {"x-kubernetes-preserve-unknown-fields": true, "anyOf": pair},
+        "name": {"type": "string", "anyOf": pair},
+        "dns": {"type": "object", "x-kubernetes-embedded-resource": true, "required": ["spec"], "properties": {
+            "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+            "metadata": {"type": "object", "description": "Labels and annotations."},
+            "spec": {"type": "object", "properties": {"zone": {"type": "string"}}},
+        }},
+    }});
+    let mut foos = definition("foos");
+    foos["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec;
+    world.must(
+        201,
+        "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &foos,
+    );
+    let dns = json!({"apiVersion": "v1", "kind": "Dns", "metadata": {"labels": {"a": "b"}}, "spec": {"zone": "z"}});
+    let spec = json!({"number": 5, "name": "n", "dns": dns});
+    let foo = json!({"apiVersion": "example.org/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": spec});
+    let created = world.must(201, "POST /apis/example.org/v1/namespaces/default/foos", &foo);
+    assert_eq!(created["spec"], spec);
+}
+
+#[test]
+fn an_applied_item_replaces_two_that_have_its_key() {
+    let world = World::new();
+    let deployment = |ports: Value| {
+        let container = json!({"name": "c", "image": "i", "ports": ports});
+        let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "twice"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}})
+    };
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let dns = json!({"containerPort": 53, "protocol": "UDP"});
+    let mut two = json!([dns, dns]);
+    two[0]["name"] = json!("dns");
+    two[1]["hostPort"] = json!(5353);
+    world.must(201, &format!("POST {path}"), &deployment(two));
+    let line = format!("PATCH {path}/twice?fieldManager=fixer&force=true");
+    let body = deployment(json!([dns])).to_string();
+    let applied = world.send(
+        &line,
+        &[("content-type", "application/apply-patch+yaml")],
+        body,
+        UserInfo::admin(),
+    );
+    let ports = applied.body.pointer("/spec/template/spec/containers/0/ports");
+    assert_eq!((applied.code, ports), (200, Some(&json!([dns]))), "{}", applied.body);
+}
+
+#[test]
+fn metrics_are_counted() {
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    world.must(409, &post_maps(), &map("a"));
+    world.must(201, &format!("{}?dryRun=All", post_maps()), &map("b"));
+    for _ in 0..3 {
+        world.must(200, &format!("GET {MAPS}/a"), &Value::Null);
+    }
+    world.must(404, &format!("GET {MAPS}/b"), &Value::Null);
+    world.must(200, &format!("GET {MAPS}"), &Value::Null);
+    world.must(200, "GET /api/v1/configmaps", &Value::Null);
+    let apply = [("content-type", "application/apply-patch+yaml")];
+    let line = format!("PATCH {MAPS}/c?fieldManager=m");
+    assert_eq!(
+        world.send(&line, &apply, map("c").to_string(), UserInfo::admin()).code,
+        201
+    );
+    world.must(200, &format!("PATCH {MAPS}/c"), &json!({"data": {"b": "2"}}));
+    let watch = world.watch("");
+    // These are no resources, and no client makes numbers of names of its own.
+    world.must(404, &format!("GET {MAPS}/a/mine"), &Value::Null);
+    world.must(404, "GET /api/v1/namespaces/default/mine", &Value::Null);
+    world.must(404, "GET /apis/mine.io/v1/things", &Value::Null);
+    let refused = world.send(&format!("GET {MAPS}/a"), &[], "", UserInfo::anonymous());
+    assert_eq!(refused.code, 403);
+    let answer = world.get("/metrics");
+    assert_eq!(
+        answer.headers["content-type"],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = answer.body.as_str().expect("a text").to_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    let of = |code: u16, dry_run: &str, scope: &str, verb: &str, count: u32| {
+        format!(
+            "apiserver_request_total{{code=\"{code}\",component=\"apiserver\",dry_run=\"{dry_run}\",group=\"\",\
+             resource=\"configmaps\",scope=\"{scope}\",subresource=\"\",verb=\"{verb}\",version=\"v1\"}} {count}"
+        )
+    };
+    let totals: Vec<&str> = lines
+        .iter()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .copied()
+        .collect();
+    assert_eq!(
+        totals,
+        [
+            of(200, "", "cluster", "LIST", 1),
+            of(200, "", "namespace", "LIST", 1),
+            of(200, "", "namespace", "WATCH", 1),
+            of(201, "", "resource", "APPLY", 1),
+            of(200, "", "resource", "GET", 3),
+            of(404, "", "resource", "GET", 1),
+            of(200, "", "resource", "PATCH", 1),
+            of(201, "", "resource", "POST", 1),
+            of(409, "", "resource", "POST", 1),
+            of(201, "All", "resource", "POST", 1),
+        ]
+    );
+    let has = |line: &str| assert!(lines.contains(&line), "{line}\n{text}");
+    let get = "component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"resource\",subresource=\"\",verb=\"GET\",version=\"v1\"";
+    for bound in ["0.005", "60", "+Inf"] {
+        has(&format!(
+            "apiserver_request_duration_seconds_bucket{{{get},le=\"{bound}\"}} 4"
+        ));
+    }
+    has(&format!("apiserver_request_duration_seconds_count{{{get}}} 4"));
+    has(&format!("apiserver_request_duration_seconds_sum{{{get}}} 0"));
+    assert!(!text.contains("seconds_count{component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"configmaps\",scope=\"namespace\",subresource=\"\",verb=\"WATCH\""));
+    has("apiserver_current_inflight_requests{request_kind=\"mutating\"} 0");
+    has("apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0");
+    has("apiserver_longrunning_requests{component=\"apiserver\",verb=\"WATCH\"} 1");
+    has("apiserver_storage_objects{resource=\"configmaps\"} 3");
+    has("apiserver_storage_objects{resource=\"deployments.apps\"} 0");
+    has("apiserver_resource_objects{group=\"\",resource=\"namespaces\"} 4");
+    // Every line is a comment, or a number behind a name.
+    for line in lines {
+        let number = line.rsplit(' ').next().and_then(|number| number.parse::<f64>().ok());
+        assert!(line.starts_with("# ") || number.is_some(), "{line}");
+    }
+    drop(watch);
+}
+
+/// The gate AllowUnsafeMalformedObjectDeletion is off: the option is not looked at, wherever it stands.
+#[test]
+fn an_option_behind_a_gate_is_not_looked_at() {
+    const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    let world = World::new();
+    world.must(201, &post_maps(), &map("a"));
+    for (query, mut body) in [
+        ("dryRun=All".to_owned(), Value::Null),
+        (format!("{OPTION}=true&dryRun=All"), Value::Null),
+        (
+            format!("{OPTION}=true&dryRun=All&gracePeriodSeconds=0&propagationPolicy=Background"),
+            Value::Null,
+        ),
+        (String::new(), json!({"dryRun": ["All"], "gracePeriodSeconds": 0})),
+    ] {
+        if body.is_object() {
+            body[OPTION] = json!(true);
+        }
+        world.must(200, &format!("DELETE {MAPS}/a?{query}"), &body);
+        world.must(200, &format!("DELETE {MAPS}?{query}"), &body);
+    }
+    let wrong = world.must(400, &format!("DELETE {MAPS}/a"), &json!({ OPTION: "true" }));
+    let why = "json: cannot unmarshal string into Go struct field DeleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential of type bool";
+    assert_eq!(wrong["message"], why);
+    world.must(200, &format!("GET {MAPS}/a"), &Value::Null);
 }
 
 #[test]

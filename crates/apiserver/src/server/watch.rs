@@ -13,7 +13,6 @@ mod selection;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,33 +23,15 @@ use serde_json::Value;
 use crate::body::Lines;
 use crate::env::BoxFuture;
 use crate::model::status::Status;
-use crate::server::convert::Converter;
+use crate::server::convert::{Converter, is_current};
 use crate::server::weight::LIGHT_TEXT;
+use crate::shares::Share;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use encoder::line;
 pub(crate) use encoder::{Encoder, Form};
 pub(crate) use selection::Selection;
 
 const LIGHT_BEGINNING: usize = 16;
-
-/// A place among the watches that may be open at the same time; free again when it is dropped.
-pub(crate) struct WatchPermit(Arc<AtomicUsize>);
-
-impl WatchPermit {
-    /// Takes one, if there is one.
-    pub(crate) fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<WatchPermit> {
-        let taken = open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
-            (count < max).then_some(count + 1)
-        });
-        taken.is_ok().then(|| WatchPermit(open.clone()))
-    }
-}
-
-impl Drop for WatchPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The lines of one watch.
 pub(crate) struct WatchStream {
@@ -68,8 +49,8 @@ pub(crate) struct WatchStream {
     /// Revision of the latest bookmark or event that was sent.
     marked: u64,
     end: Option<BoxFuture<'static, ()>>,
-    permit: Option<WatchPermit>,
-    /// For kinds whose changes must be converted.
+    share: Option<Share>,
+    /// For kinds of which changes may have to be converted.
     converter: Option<Converter>,
     /// The change that is being converted.
     converting: Option<BoxFuture<'static, Result<Arc<Change>, Status>>>,
@@ -88,7 +69,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            permit: None,
+            share: None,
             converter: None,
             converting: None,
         }
@@ -108,7 +89,7 @@ impl WatchStream {
             bookmarks: None,
             marked: 0,
             end: None,
-            permit: None,
+            share: None,
             converter: None,
             converting: None,
         }
@@ -133,11 +114,19 @@ impl WatchStream {
         self
     }
 
-    /// Ends after `timeout`, and gives its place back.
-    pub(crate) fn with_end(mut self, timeout: Duration, permit: WatchPermit) -> WatchStream {
+    /// Ends after `timeout`, and gives its share of all watches back.
+    pub(crate) fn with_end(mut self, timeout: Duration, share: Share) -> WatchStream {
         self.end = Some(self.encoder.env.sleep(timeout));
-        self.permit = Some(permit);
+        self.share = Some(share);
         self
+    }
+
+    /// Whether the version of this watch does not show the objects of a change as they are stored.
+    fn must_convert(&self, change: &Change) -> bool {
+        let is_current =
+            |object: &StoredObject| is_current(&self.encoder.resource, object.revision(), object.encoded());
+        let objects = [Some(&change.after), change.before.as_ref()];
+        self.converter.is_some() && !objects.into_iter().flatten().all(|object| is_current(object))
     }
 
     /// The line for a change, if this watch sees it.
@@ -194,7 +183,7 @@ impl WatchStream {
         self.last = None;
         self.changes = None;
         self.bookmarks = None;
-        self.permit = None;
+        self.share = None;
     }
 }
 
@@ -241,7 +230,7 @@ impl Lines for WatchStream {
             .selection
             .as_ref()
             .is_some_and(|selection| selection.is_heavy(bytes));
-        selects || self.converter.is_some() || bytes > LIGHT_TEXT && !self.encoder.copies(&change.after)
+        selects || self.must_convert(change) || bytes > LIGHT_TEXT && !self.encoder.copies(&change.after)
     }
 }
 
@@ -285,7 +274,7 @@ impl WatchStream {
             let delivered = this.delivered.take().map_or_else(|| changes.poll_next(cx), Poll::Ready);
             match delivered {
                 Poll::Ready(Delivery::Change(change)) => {
-                    if let Some(converter) = this.converter.clone() {
+                    if let Some(converter) = this.converter.clone().filter(|_| this.must_convert(&change)) {
                         let resource = this.encoder.resource.clone();
                         this.converting = Some(Box::pin(async move { converter.show_change(&resource, change).await }));
                         continue;

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream as _};
 use http::Request;
+use kubewright_schema::budget::Limits;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Config, Parts};
@@ -84,7 +85,7 @@ fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
     Ok(json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}))
 }
 
-struct World {
+pub(super) struct World {
     api: ApiServer,
     script: Script,
     /// Of the audit log, if there is one.
@@ -92,7 +93,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
+    pub(super) fn new() -> World {
         World::with(None)
     }
 
@@ -120,7 +121,17 @@ impl World {
         }
     }
 
-    fn send(&self, line: &str, body: &Value) -> (u16, Value, Vec<String>, Option<WatchBody>) {
+    pub(super) fn send(&self, line: &str, body: &Value) -> (u16, Value, Vec<String>, Option<WatchBody>) {
+        self.send_within(Limits::REQUEST, line, body)
+    }
+
+    /// The same of a request that may cost so much.
+    pub(super) fn send_within(
+        &self,
+        limits: Limits,
+        line: &str,
+        body: &Value,
+    ) -> (u16, Value, Vec<String>, Option<WatchBody>) {
         let (method, uri) = line.split_once(' ').expect("method and path");
         let kind = match method {
             "APPLY" => "application/apply-patch+yaml",
@@ -139,8 +150,8 @@ impl World {
             .header("content-type", kind)
             .body(bytes)
             .expect("a request");
-        let response = self.api.handle(request, UserInfo::admin()).now_or_never();
-        let (parts, body) = response.expect("nothing waits in these tests").into_parts();
+        let answering = self.api.handle_within(limits, request, UserInfo::admin());
+        let (parts, body) = finished(answering).into_parts();
         let warnings = parts.headers.get_all("warning").iter();
         let warnings = warnings.map(|text| String::from_utf8_lossy(text.as_bytes()).into_owned());
         let warnings = warnings.collect();
@@ -154,14 +165,14 @@ impl World {
     }
 
     #[track_caller]
-    fn must(&self, code: u16, line: &str, body: &Value) -> Value {
+    pub(super) fn must(&self, code: u16, line: &str, body: &Value) -> Value {
         let answer = self.send(line, body);
         assert_eq!(answer.0, code, "{line}: {}", answer.1);
         answer.1
     }
 
     /// Paths of the webhooks that were asked since the last time.
-    fn asked(&self) -> Vec<String> {
+    pub(super) fn asked(&self) -> Vec<String> {
         self.reviews().into_iter().map(|(path, _)| path).collect()
     }
 
@@ -170,7 +181,7 @@ impl World {
     }
 
     /// Configures webhooks, in this order.
-    fn configure(&self, mutating: bool, webhooks: Value) {
+    pub(super) fn configure(&self, mutating: bool, webhooks: Value) {
         let kind = if mutating { "Mutating" } else { "Validating" };
         let path = format!(
             "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations",
@@ -195,9 +206,16 @@ impl World {
     }
 }
 
+/// The result of a request that waits for nothing, but gives way to others.
+fn finished<F: Future>(request: F) -> F::Output {
+    let mut request = std::pin::pin!(request);
+    let mut polls = (0..10_000).map(|_| request.as_mut().now_or_never());
+    polls.find_map(|polled| polled).expect("nothing waits in these tests")
+}
+
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn map(name: &str) -> Value {
+pub(super) fn map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"l": "1"}}, "data": {"a": "1"}})
 }
 
@@ -568,6 +586,50 @@ fn webhook(at: &str) -> Value {
     json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": format!("https://hooks/{at}")}}})
 }
 
+/// A policy sees its parameters as a client of that version does: with defaults that came later, and converted.
+#[test]
+fn parameters_are_read_as_clients_see_them() {
+    let world = World::new();
+    let mut definition = hosts(webhook("convert"), "v1");
+    world.must(201, &format!("POST {DEFINITIONS}"), &definition);
+    world.must(
+        201,
+        &format!("POST {}", path("v1", "")),
+        &host("v1", "a", json!({"host": "x"})),
+    );
+    // The default is younger than the object.
+    for version in definition["spec"]["versions"].as_array_mut().expect("versions") {
+        let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        spec["properties"]["min"] = json!({"type": "integer", "default": 7});
+    }
+    let name = definition["metadata"]["name"].as_str().expect("a name").to_owned();
+    let changed = json!({"spec": definition["spec"]});
+    world.must(200, &format!("PATCH {DEFINITIONS}/{name}"), &changed);
+
+    let registration = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
+    let object = |kind: &str, spec: Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}, "spec": spec});
+    for (version, field) in [("v1", "host"), ("v2", "name")] {
+        for reference in [json!({"name": "a"}), json!({"selector": {}})] {
+            let seen = format!("has(params.spec.min) && params.spec.min == 7 && params.spec.{field} == 'x'");
+            let policy = object(
+                "ValidatingAdmissionPolicy",
+                json!({"failurePolicy": "Fail", "paramKind": {"apiVersion": format!("ex.io/{version}"), "kind": "Host"},
+                    "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                        "resources": ["configmaps"], "operations": ["CREATE"]}]},
+                    "validations": [{"expression": seen}]}),
+            );
+            world.must(201, &format!("POST {registration}ies"), &policy);
+            let mut bound = json!({"policyName": "p", "validationActions": ["Deny"], "paramRef": reference});
+            bound["paramRef"]["parameterNotFoundAction"] = "Deny".into();
+            let binding = object("ValidatingAdmissionPolicyBinding", bound);
+            world.must(201, &format!("POST {registration}ybindings"), &binding);
+            world.must(201, &format!("POST {MAPS}?dryRun=All"), &map("seen"));
+            world.must(200, &format!("DELETE {registration}ybindings/p"), &Value::Null);
+            world.must(200, &format!("DELETE {registration}ies/p"), &Value::Null);
+        }
+    }
+}
+
 #[test]
 fn versions_are_converted() {
     let world = World::new();
@@ -665,6 +727,35 @@ fn versions_are_converted() {
     assert_eq!(reviews[0].1["request"]["objects"].as_array().map(Vec::len), Some(1));
     let deleted = world.must(200, &format!("DELETE {}", path("v2", "/a")), &Value::Null);
     assert_eq!(deleted["status"], "Success");
+}
+
+/// An object says of which version it is from the beginning, while its kind has one: who removes a version from
+/// `storedVersions` too early does not make it one of another version.
+#[test]
+fn an_object_stays_of_the_version_that_it_was_stored_in() {
+    let world = World::new();
+    let both = hosts(webhook("convert"), "v2");
+    let mut first = hosts(json!({"strategy": "None"}), "v1");
+    first["spec"]["versions"].as_array_mut().expect("a list").truncate(1);
+    world.must(201, &format!("POST {DEFINITIONS}"), &first);
+    let create = host("v1", "a", json!({"host": "x"}));
+    world.must(201, &format!("POST {}", path("v1", "")), &create);
+    let definition = format!("PATCH {DEFINITIONS}/hosts.ex.io");
+    world.must(200, &definition, &json!({"spec": both["spec"]}));
+    let stored = json!({"status": {"storedVersions": ["v2"]}});
+    world.must(200, &format!("{definition}/status"), &stored);
+    for (version, spec) in [("v2", json!({"name": "x"})), ("v1", json!({"host": "x"}))] {
+        let got = world.must(200, &format!("GET {}", path(version, "/a")), &Value::Null);
+        assert_eq!(got["spec"], spec, "{version}");
+    }
+    // What the schema of its version has lost is not converted.
+    let mut without = both["spec"]["versions"].clone();
+    without[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({"same": {"type": "string"}});
+    world.must(200, &definition, &json!({"spec": {"versions": without}}));
+    world.reviews();
+    let got = world.must(200, &format!("GET {}", path("v2", "/a")), &Value::Null);
+    assert_eq!(got["spec"], json!({}));
+    assert_eq!(world.reviews()[0].1["request"]["objects"][0]["spec"], json!({}));
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl ApiServer {
             || match &admitted.target {
                 Target::Resource(path, verb) => self.inner.is_heavy(admitted, path, *verb),
                 // Documents of all kinds, made when they are asked for.
-                Target::Page(page) => matches!(page, Page::OpenApiV2 | Page::OpenApiV3(_)),
+                Target::Page(page) => matches!(page, Page::OpenApiV2 | Page::OpenApiV3(_) | Page::Metrics),
             };
         if heavy { Weight::Heavy } else { Weight::Light }
     }

@@ -31,14 +31,11 @@ struct Retained {
 }
 
 /// Changes that were taken out. To drop them takes a while, for which no lock should be held.
-pub(super) struct Forgotten {
-    pub(super) bytes: usize,
-    changes: Vec<Retained>,
-}
+pub(super) struct Forgotten(Vec<Retained>);
 
 impl Forgotten {
     pub(super) fn len(&self) -> usize {
-        self.changes.len()
+        self.0.len()
     }
 }
 
@@ -83,8 +80,8 @@ impl History {
         self.changes.len()
     }
 
-    /// Adds the latest change; answers the bytes that it costs.
-    pub(super) fn push(&mut self, change: &Arc<Change>, before: Option<Arc<Entry>>, after: Arc<Entry>) -> usize {
+    /// Adds the latest change.
+    pub(super) fn push(&mut self, change: &Arc<Change>, before: Option<Arc<Entry>>, after: Arc<Entry>) {
         let kept = Retained {
             revision: change.revision,
             key: change.key.clone(),
@@ -93,18 +90,16 @@ impl History {
             deleted: change.deleted,
             open: Arc::downgrade(change),
         };
-        let size = kept.size();
-        self.bytes += size;
+        self.bytes += kept.size();
         self.changes.push_back(kept);
-        size
     }
 
-    /// Forgets the oldest change; answers the bytes that it cost.
-    pub(super) fn compact(&mut self) -> usize {
-        let Some(kept) = self.changes.pop_front() else { return 0 };
-        self.compacted = kept.revision;
-        self.bytes -= kept.size();
-        kept.size()
+    /// Forgets the oldest change.
+    pub(super) fn compact(&mut self) {
+        if let Some(kept) = self.changes.pop_front() {
+            self.compacted = kept.revision;
+            self.bytes -= kept.size();
+        }
     }
 
     /// Takes out the changes up to `revision`, at most so many, except for the latest `kept`.
@@ -120,25 +115,18 @@ impl History {
             // A queue that was long once would keep its room.
             self.changes.shrink_to(2 * self.changes.len());
         }
-        let bytes = forgotten.iter().map(Retained::size).sum();
-        self.bytes -= bytes;
-        Forgotten {
-            bytes,
-            changes: forgotten,
-        }
+        self.bytes -= forgotten.iter().map(Retained::size).sum::<usize>();
+        Forgotten(forgotten)
     }
 
-    /// Takes back every change after `revision`; answers the bytes that they cost.
-    pub(super) fn take_back(&mut self, revision: u64) -> usize {
-        let mut freed = 0;
+    /// Takes back every change after `revision`.
+    pub(super) fn take_back(&mut self, revision: u64) {
         while self.changes.back().is_some_and(|kept| kept.revision > revision) {
             if let Some(kept) = self.changes.pop_back() {
-                freed += kept.size();
+                self.bytes -= kept.size();
             }
         }
-        self.bytes -= freed;
         self.compacted = self.compacted.min(revision);
-        freed
     }
 
     /// The changes of keys with `prefix` after one revision and up to another.

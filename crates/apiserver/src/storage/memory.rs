@@ -3,7 +3,8 @@
 //! Each store is an ordered map and a bounded history of its latest changes. The history serves watches that start in
 //! the past and reads of older revisions: the state at revision *r* is the present one with every later change undone.
 //! One lock guards everything, so that a revision, the map and what subscribers get can never disagree; nothing slow
-//! happens under it: texts are encoded before it is taken and read after it is released.
+//! happens under it: texts are encoded before it is taken and read after it is released, and who lists takes a copy of
+//! the map, which shares its memory, and walks over that without the lock.
 //!
 //! With a journal (see [`super::journal`]) a change is present at once, and *pending* until the journal says that it is
 //! safe: only then do watchers get it. Without one nothing is ever pending.
@@ -14,7 +15,7 @@
 mod recent;
 mod state;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
@@ -30,7 +31,7 @@ use super::{
     Change, ChangeStream, Delivery, ListRequest, Listed, SizeLimit, Storage, StorageError, StoredObject, same_content,
 };
 use recent::{RECENT_BYTES, Recent};
-use state::{State, Store};
+use state::{Moment, State, Store};
 
 /// The storage of a server: everything in memory.
 pub struct MemoryStorage {
@@ -125,6 +126,7 @@ impl MemoryStorage {
             floor,
             stores: BTreeMap::new(),
             history_bytes: 0,
+            by_history: BTreeSet::new(),
             pending: VecDeque::new(),
             broken: None,
         };
@@ -230,9 +232,7 @@ impl Shared {
         };
         let was = before.as_ref().map(|before| before.fresh());
         let change = Arc::new(Change::new(key, was, entry.fresh(), deleted));
-        let added = place.history.push(&change, before, entry);
-        state.history_bytes += added;
-        state.compact(&name, &self.bounds);
+        state.remember(&name, &change, before, entry, &self.bounds);
         let record = Record { store: name, change };
         let wake = match &self.journal {
             None => {
@@ -489,12 +489,9 @@ impl Storage for MemoryStorage {
                 oldest,
             });
         }
-        let none = || Listed {
-            revision,
-            items: Vec::new(),
-            rest: 0,
-        };
-        Ok(place.map_or_else(none, |store| store.list(request, revision, now)))
+        let moment = place.map_or_else(|| Moment::empty(revision), |store| store.at(revision, now));
+        drop(state);
+        Ok(moment.list(request))
     }
 
     fn count(&self, store: &str) -> usize {
@@ -541,10 +538,10 @@ impl Storage for MemoryStorage {
             prefix: prefix.to_owned(),
             ..ListRequest::default()
         };
-        let entries = store.list(&request, revision, revision);
+        let moment = store.at(revision, revision);
         drop(state);
         // A follower of a store reads each object once.
-        (opened(entries, Entry::object), changes)
+        (opened(moment.list(&request), Entry::object), changes)
     }
 
     fn settle(&self, revision: u64) -> Option<Settled> {

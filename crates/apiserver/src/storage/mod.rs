@@ -19,7 +19,7 @@
 //!
 //! A stored value has neither `apiVersion` nor `kind`: they belong to the version in which it is asked for, and so one
 //! encoding serves objects (with a prefix), list items (without) and watch events of every served version. Only custom
-//! kinds with several versions keep `apiVersion`, for their objects may be of different ones.
+//! resources keep `apiVersion`, for those of one kind may be of different ones.
 //!
 //! A storage that survives its process says so with [`Storage::settle`]: no client learns of a revision that is not
 //! safe.
@@ -32,6 +32,7 @@ mod follow;
 mod history;
 pub mod journal;
 mod memory;
+mod shared_map;
 mod stored;
 mod watchers;
 
@@ -44,6 +45,7 @@ use serde_json::Value;
 
 pub(crate) use follow::{Derived, Followed};
 pub use memory::{Bounds, MemoryStorage, Usage};
+pub(crate) use shared_map::SharedMap;
 pub use stored::{Entry, StoredObject};
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.

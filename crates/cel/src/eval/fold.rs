@@ -1,9 +1,10 @@
 //! Loops: the expansions of the macros `all`, `exists`, `map`, …
 
+use kubewright_values::budget;
+
 use super::{Error, Interpreter};
 use crate::ast::{Call, Comprehension, Expr, ExprKind, op};
 use crate::value::Value;
-use crate::work::worked;
 
 /// Steps of an iteration, whatever is evaluated in it.
 const ITERATION: usize = 2;
@@ -41,7 +42,7 @@ impl<'a> Interpreter<'a, '_> {
         scope: usize,
         [first, second]: LoopVariables<'a>,
     ) -> Result<(), Stop> {
-        worked(ITERATION).map_err(Stop::Fatal)?;
+        budget::spend(ITERATION);
         self.scopes.truncate(scope + 1);
         if let Some(value) = first {
             self.scopes.push((&fold.iter_var, value));

@@ -37,10 +37,12 @@ mod fold;
 #[cfg(test)]
 mod tests;
 
+use kubewright_values::budget;
+
 use super::Program;
 use super::ast::{Call, Entry, Expr, ExprKind, Literal, op};
 use super::value::{Key, List, Map, Text, Value};
-use crate::work::{ITEM, made, worked};
+use crate::work::{ITEM, made};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -179,7 +181,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn eval(&mut self, expr: &'a Expr) -> Result<Value<'a>, Error> {
-        worked(8)?;
+        budget::spend(8);
         if self.depth >= MAX_DEPTH {
             return Err(Error::TooDeep);
         }
@@ -261,7 +263,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn list(&mut self, expr: &'a Expr, elements: &'a [Expr], optional: &[usize]) -> Result<Value<'a>, Error> {
-        made(ITEM * elements.len())?;
+        made(ITEM * elements.len());
         let mut values = Vec::with_capacity(elements.len());
         for (at, element) in elements.iter().enumerate() {
             let value = self.eval(element)?;
@@ -286,7 +288,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn map(&mut self, expr: &'a Expr, entries: &'a [Entry]) -> Result<Value<'a>, Error> {
-        made(kubewright_values::measure::map_held(entries.len()) + ITEM * entries.len())?;
+        made(kubewright_values::measure::map_held(entries.len()) + ITEM * entries.len());
         let mut values = BTreeMap::new();
         for entry in entries {
             let key = self.eval(&entry.key)?;
@@ -309,7 +311,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     fn object(&mut self, type_name: &'a str, entries: &'a [Entry]) -> Result<Value<'a>, Error> {
-        made(kubewright_values::measure::map_held(entries.len()) + ITEM * entries.len())?;
+        made(kubewright_values::measure::map_held(entries.len()) + ITEM * entries.len());
         let mut fields = BTreeMap::new();
         for entry in entries {
             let Some(name) = entry.key.as_str() else {

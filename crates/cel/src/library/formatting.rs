@@ -24,9 +24,9 @@ pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Err
         let arg = args.get(next).ok_or_else(|| Error::new(out_of_range(next)))??;
         let (clause, after) = Clause::after_percent(after).map_err(Error::new)?;
         if clause.verb == 'f' || clause.verb == 'e' {
-            made(clause.precision.min(MOST_DIGITS))?;
+            made(clause.precision.min(MOST_DIGITS));
         }
-        weigh(&arg)?;
+        weigh(&arg);
         let written = clause.write(&arg).map_err(|error| Error::new(during(&error)))?;
         text.push_str(&written);
         if text.len() > MOST_BYTES {
@@ -39,18 +39,20 @@ pub(super) fn format<'a>(format: &str, args: &List<'a>) -> Result<Value<'a>, Err
 }
 
 /// Counts the text that a value will be. Lists may hold each other many times.
-fn weigh(value: &Value<'_>) -> Result<(), Error> {
+fn weigh(value: &Value<'_>) {
     match value {
         Value::String(text) => made(ITEM + 2 * text.len()),
         Value::Bytes(bytes) => made(ITEM + 4 * bytes.len()),
         Value::List(list) => {
-            made(ITEM)?;
-            list.iter().flatten().try_for_each(|item| weigh(&item))
+            made(ITEM);
+            list.iter().flatten().for_each(|item| weigh(&item));
         }
         Value::Map(map) => {
-            made(ITEM)?;
-            let mut entries = map.entries().flatten();
-            entries.try_for_each(|(key, value)| weigh(&key.to_value()).and_then(|()| weigh(&value)))
+            made(ITEM);
+            for (key, value) in map.entries().flatten() {
+                weigh(&key.to_value());
+                weigh(&value);
+            }
         }
         _ => made(ITEM),
     }

@@ -2,11 +2,13 @@
 
 use std::cmp::Ordering;
 
+use kubewright_values::budget;
+
 use super::{Called, int};
 use crate::error::Error;
 use crate::value::{Duration, List, Value};
 use crate::value::{compare, equal, is_ordered};
-use crate::work::{ITEM, made, worked};
+use crate::work::{ITEM, made};
 
 /// Taking an item out of a list, and comparing it.
 const COMPARED: usize = 3;
@@ -80,7 +82,7 @@ fn ordered<'a>(item: Result<Value<'a>, Error>) -> Result<Value<'a>, Error> {
 }
 
 fn is_sorted<'a>(list: &List<'a>) -> Result<Value<'a>, Error> {
-    worked(COMPARED * list.len())?;
+    budget::spend(COMPARED * list.len());
     let mut previous: Option<Value<'a>> = None;
     for item in list.iter() {
         let item = ordered(item)?;
@@ -95,7 +97,7 @@ fn is_sorted<'a>(list: &List<'a>) -> Result<Value<'a>, Error> {
 }
 
 fn sum<'a>(overload: &str, list: &List<'a>) -> Result<Value<'a>, Error> {
-    worked(COMPARED * list.len())?;
+    budget::spend(COMPARED * list.len());
     let mut sum = match overload {
         "list_uint_sum_uint" => Value::Uint(0),
         "list_double_sum_double" => Value::Double(0.0),
@@ -110,7 +112,7 @@ fn sum<'a>(overload: &str, list: &List<'a>) -> Result<Value<'a>, Error> {
 
 /// The element that every other one compares `worse` to.
 fn extreme<'a>(list: &List<'a>, name: &str, worse: Ordering) -> Result<Value<'a>, Error> {
-    worked(COMPARED * list.len())?;
+    budget::spend(COMPARED * list.len());
     let mut best: Option<Value<'a>> = None;
     for item in list.iter() {
         let item = ordered(item)?;
@@ -140,7 +142,7 @@ fn slice<'a>(list: &List<'a>, start: i64, end: i64) -> Result<Value<'a>, Error> 
 fn flatten<'a>(list: &List<'a>, depth: i64) -> Result<Value<'a>, Error> {
     fn into<'a>(flat: &mut Vec<Value<'a>>, list: &List<'a>, depth: i64) -> Result<(), Error> {
         for item in list.iter() {
-            made(ITEM)?;
+            made(ITEM);
             match item? {
                 Value::List(inner) if depth > 0 => into(flat, &inner, depth - 1)?,
                 other => flat.push(other),

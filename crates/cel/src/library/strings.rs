@@ -1,9 +1,11 @@
 //! Strings: searching, cutting, replacing, joining. Places are counted in characters.
 
+use kubewright_values::budget;
+
 use super::{Called, formatting, int};
 use crate::error::Error;
 use crate::value::{List, Value};
-use crate::work::{made, worked};
+use crate::work::made;
 
 pub(super) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
     Some(match (overload, args) {
@@ -61,7 +63,7 @@ fn out_of_range(at: i64) -> Error {
 }
 
 fn char_at<'a>(text: &str, at: i64) -> Result<Value<'a>, Error> {
-    worked(1 + text.len() / 8)?;
+    budget::spend(1 + text.len() / 8);
     let index = usize::try_from(at).map_err(|_| out_of_range(at))?;
     match text.chars().nth(index) {
         Some(c) => Ok(Value::string(c)),
@@ -78,7 +80,7 @@ fn substring<'a>(text: &str, start: i64, end: Option<i64>) -> Result<Value<'a>, 
             "invalid substring range. start: {start}, end: {end}"
         )));
     }
-    made(size_of::<char>() * text.len())?;
+    made(size_of::<char>() * text.len());
     let chars: Vec<char> = text.chars().collect();
     let place = |at: i64| {
         usize::try_from(at)
@@ -160,7 +162,7 @@ fn join<'a>(list: &List<'a>, separator: &str) -> Result<Value<'a>, Error> {
         }
         match item? {
             Value::String(text) => {
-                made(text.len() + separator.len())?;
+                made(text.len() + separator.len());
                 joined.push_str(&text);
             }
             other => return Err(Error::new(format!("join: invalid input: {other}"))),

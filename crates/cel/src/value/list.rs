@@ -7,11 +7,13 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
+use kubewright_values::budget;
+
 use super::{Key, Text, Value, nesting_of};
 use crate::error::Error;
 use crate::types::Decl;
 use crate::value::equal;
-use crate::work::{ITEM, made, worked};
+use crate::work::{ITEM, made};
 use kubewright_values::ListType;
 
 /// How items of a list are told apart.
@@ -123,11 +125,11 @@ impl<'a> List<'a> {
     pub fn to_vec(&self) -> Result<Vec<Value<'a>>, Error> {
         match &self.elements {
             Elements::Owned(items) => {
-                worked(items.len())?;
+                budget::spend(items.len());
                 Ok(items.to_vec())
             }
             Elements::Json(..) => {
-                made(ITEM * self.len())?;
+                made(ITEM * self.len());
                 self.iter().collect()
             }
         }
@@ -171,7 +173,7 @@ impl<'a> List<'a> {
                     Elements::Json(..) => Rc::new(self.to_vec()?),
                 };
                 let copied = if Rc::strong_count(&items) > 1 { items.len() } else { 0 };
-                made(ITEM * (copied + other.len()))?;
+                made(ITEM * (copied + other.len()));
                 Rc::make_mut(&mut items).extend(other.to_vec()?);
                 Ok(Self {
                     elements: Elements::Owned(items),
@@ -180,7 +182,7 @@ impl<'a> List<'a> {
                 })
             }
             ListKind::Set | ListKind::Map(_) => {
-                made(4 * ITEM * (self.len() + other.len()))?;
+                made(4 * ITEM * (self.len() + other.len()));
                 let mut items = self.to_vec()?;
                 let mut places = BTreeMap::new();
                 for (place, item) in items.iter().enumerate() {

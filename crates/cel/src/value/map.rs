@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::names;
 use crate::types::{Decl, Type};
 use crate::value::equal;
-use crate::work::{ITEM, made, worked};
+use crate::work::{ITEM, made};
 use kubewright_values::budget;
 
 /// A key of a map. Numbers of different types are the same key when they are the same number.
@@ -334,7 +334,7 @@ impl<'a> Map<'a> {
             0
         };
         // An entry, and its share of a node.
-        made(4 * ITEM * (copied + 1))?;
+        made(4 * ITEM * (copied + 1));
         let nesting = self.1.max(nesting_of([&value]));
         let known = Key::from_value(key).ok_or_else(Error::no_overload)?;
         if entries.contains_key(&known) {
@@ -358,7 +358,7 @@ impl<'a> Map<'a> {
         if let Some(same) = self.equals_in_order(other) {
             return same;
         }
-        worked(LOOKED_UP * self.len())?;
+        budget::spend(LOOKED_UP * self.len());
         for entry in self.entries() {
             let (key, value) = entry?;
             match other.get(&key.to_value())? {

@@ -48,7 +48,7 @@ pub(super) const BUILT_IN_PLUGINS: [&str; 8] = [
 ];
 
 /// The plugins that this server does not have. None of them is on by default but the last.
-pub(super) const MISSING_PLUGINS: [&str; 14] = [
+pub(super) const MISSING_PLUGINS: [&str; 13] = [
     "AlwaysAdmit",
     "AlwaysDeny",
     "AlwaysPullImages",
@@ -59,7 +59,6 @@ pub(super) const MISSING_PLUGINS: [&str; 14] = [
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
-    "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
     "PodTolerationRestriction",
     "NodeDeclaredFeatureValidator",

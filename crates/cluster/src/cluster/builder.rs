@@ -175,7 +175,8 @@ impl ClusterBuilder {
         self
     }
 
-    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes.
+    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes, which
+    /// admission plugins run.
     /// Pods get their service account when the controller `serviceaccount` runs or the configuration says so.
     #[must_use]
     pub fn api(mut self, config: Config) -> ClusterBuilder {

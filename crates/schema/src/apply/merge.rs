@@ -94,7 +94,8 @@ struct Item<'a> {
 struct Lists<'a> {
     live: Vec<Item<'a>>,
     applied: Vec<Item<'a>>,
-    /// By number: the live item, of those that stand twice the last.
+    /// By number: the live item; null for an element that stands twice, because no item can be told to be the one that
+    /// the applied one changes (`indexListPathElements` of structured-merge-diff since 4.4).
     in_live: Vec<Option<&'a Value>>,
     /// By number: whether it is applied.
     in_applied: Vec<bool>,
@@ -122,7 +123,11 @@ impl<'a> Lists<'a> {
             let id = in_live.len() - 1;
             items[*at].id = Some(id);
             if *at < live.len() {
-                in_live[id] = Some(items[*at].value);
+                in_live[id] = Some(if in_live[id].is_none() {
+                    items[*at].value
+                } else {
+                    &Value::Null
+                });
             } else {
                 in_applied[id] = true;
             }

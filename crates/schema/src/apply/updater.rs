@@ -628,9 +628,33 @@ mod tests {
             (json!(["a", "b", "c"]), json!(["c", "a"]), json!(["b", "c", "a"])),
             (json!(["a", "b", "c"]), json!(["x", "b"]), json!(["a", "x", "b", "c"])),
             (json!(["a", "a", "b"]), json!(["b"]), json!(["a", "a", "b"])),
+            (json!(["a", "b", "a"]), json!(["a"]), json!(["a", "b"])),
         ] {
             let new = merge::merge(&json!({"set": live}), &json!({"set": config}), custom().shape());
             assert_eq!(new["set"], want, "{live} and {config}");
+        }
+        let item = |key: &str, value: u64| json!({"k": key, "v": value});
+        for (live, config, want) in [
+            (json!([item("a", 1)]), json!([{"k": "a"}]), json!([item("a", 1)])),
+            // Which of the two the applied one would change cannot be told.
+            (
+                json!([item("a", 1), item("a", 2)]),
+                json!([{"k": "a"}]),
+                json!([{"k": "a"}]),
+            ),
+            (
+                json!([item("a", 1), item("b", 1), {"k": "a"}]),
+                json!([{"k": "a"}, {"k": "b"}]),
+                json!([{"k": "a"}, item("b", 1)]),
+            ),
+            (
+                json!([item("a", 1), item("a", 2), item("a", 3)]),
+                json!([item("b", 1)]),
+                json!([item("a", 1), item("a", 2), item("a", 3), item("b", 1)]),
+            ),
+        ] {
+            let new = merge::merge(&json!({"list": live}), &json!({"list": config}), custom().shape());
+            assert_eq!(new["list"], want, "{live} and {config}");
         }
     }
 

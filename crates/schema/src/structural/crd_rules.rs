@@ -259,6 +259,15 @@ mod tests {
                 "p": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
                 "q": {"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"minimum": 1}]},
                 "r": {"x-kubernetes-preserve-unknown-fields": true},
+                "without": {"x-kubernetes-preserve-unknown-fields": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "typed": {"type": "string", "anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "first": {"type": "string", "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^a"}]},
+                "both": {"type": "string", "anyOf": [{"type": "integer"}, {"type": "string"}],
+                         "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}]},
+                "holder": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {
+                    "apiVersion": {"type": "string"},
+                    "metadata": {"type": "object", "description": "labels", "required": ["labels"],
+                                 "properties": {"labels": {"type": "object", "additionalProperties": {"type": "string"}}}}}},
                 "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "d"],
                       "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "d": {"type": "string", "default": "x"}}}},
                 "o": {"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"required": ["a"]}, {"properties": {"a": {"minLength": 2}}}]},
@@ -402,6 +411,20 @@ mod tests {
             &[
                 "properties[b].anyOf[0].type: Forbidden: must be empty to be structural",
                 "properties[b].anyOf[1].type: Forbidden: must be empty to be structural",
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "string", "allOf": [{"minLength": 1}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}]},
+                "b": {"type": "string", "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}], "type": "string"}]},
+                "c": {"type": "object", "x-kubernetes-embedded-resource": true,
+                      "properties": {"metadata": {"type": "string"}}}}),
+            ),
+            &[
+                "properties[a].allOf[1].anyOf[0].type: Forbidden: must be empty to be structural",
+                "properties[a].allOf[1].anyOf[1].type: Forbidden: must be empty to be structural",
+                "properties[b].allOf[0].type: Forbidden: must be empty to be structural",
+                r#"properties[c].properties[metadata].type: Invalid value: "string": must be object"#,
             ],
         );
         check(

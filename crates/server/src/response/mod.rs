@@ -24,13 +24,14 @@ use bytes::{Bytes, BytesMut};
 use futures::Stream as _;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
+use kubewright_apiserver::shares::NoShare;
 use kubewright_apiserver::{Body, LongBody, WatchBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::work::{Client, QueueFull, Workers};
+use crate::work::{Client, Workers};
 use unsent::Sending;
 
 /// See the top of this file.
@@ -337,7 +338,7 @@ async fn made<L: Lines>(workers: Workers, client: Client, mut lines: L) -> (L, O
     match workers.run(client, Box::pin(work)).await {
         Ok(made) => made,
         // Not of a client without a connection.
-        Err(QueueFull) => std::future::pending().await,
+        Err(NoShare { .. }) => std::future::pending().await,
     }
 }
 
@@ -563,7 +564,7 @@ mod tests {
             0 => Bytes::from_static(b"x"),
             _ => std::panic::resume_unwind(Box::new("a defect")),
         });
-        let mut body = ResponseBody::Long(LongBody::new(3, pieces));
+        let mut body = ResponseBody::Long(LongBody::new(3, 0, pieces));
         let first = body.frame().await.expect("a piece").expect("the first is made");
         assert_eq!(first.into_data().expect("data"), Bytes::from_static(b"x"));
         assert!(

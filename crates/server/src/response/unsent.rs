@@ -5,14 +5,17 @@
 //! bytes are counted, and a client that takes none of them loses the answer.
 //!
 //! Invariants:
-//! - a request is answered only while less waits than [`Bounds`] allow, for its connection and for all; only answers
-//!   that were made at that moment go beyond them;
+//! - a request is answered only while less waits for its connection than [`Bounds`] allow, and for its user less than its
+//!   share of all ([`Room`]); only answers that were made at that moment go beyond that;
 //! - a request waits for room for [`PATIENCE`] before it is refused, so that a client that reads never sees the bound;
 //! - an answer counts until it is sent or its stream has ended, and a stream of which nothing is taken ends: after
 //!   `stall`, and after [`HASTE`] where half of all room is taken.
 //!
+//! Over HTTP/1.1 a long list is made while it is sent, by one after the other of its items, and counts with what it holds
+//! of them.
+//!
 //! Not counted: answers of up to [`SMALL`] bytes, and one [`PIECE`] of each stream, which HTTP/2 has in its hands; over
-//! HTTP/1.1 a few of them, and answers that are made while they are sent, such as long lists.
+//! HTTP/1.1 a few of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,10 +27,12 @@ use bytes::{Buf as _, Bytes};
 use futures::future::{AbortHandle, Abortable};
 use http_body::{Body as _, SizeHint};
 use kubewright_apiserver::Body;
+use kubewright_apiserver::shares::NoShare;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Panicked, ResponseBody};
+use crate::shares::{Held, Room};
 
 /// How long a request waits for those before it to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,16 +59,12 @@ impl Default for Bounds {
     }
 }
 
-/// Too much waits.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Full;
-
 /// The room of all connections.
 pub(crate) struct UnsentBudget {
-    bounds: Bounds,
+    connection: usize,
     stall: Duration,
     started: Instant,
-    all: Waits,
+    all: Arc<Room>,
     answers: Mutex<Answers>,
 }
 
@@ -120,10 +121,10 @@ impl Waits {
 impl UnsentBudget {
     pub(crate) fn new(bounds: Bounds, stall: Duration) -> Arc<UnsentBudget> {
         Arc::new(UnsentBudget {
-            bounds,
+            connection: bounds.connection,
             stall,
             started: Instant::now(),
-            all: Waits::new(bounds.all),
+            all: Room::new(bounds.all),
             answers: Mutex::default(),
         })
     }
@@ -141,7 +142,7 @@ impl UnsentBudget {
     fn counter(self: &Arc<UnsentBudget>, side_by_side: bool) -> Arc<UnsentBuffer> {
         Arc::new(UnsentBuffer {
             room: self.clone(),
-            own: Waits::new(self.bounds.connection),
+            own: Waits::new(self.connection),
             side_by_side,
         })
     }
@@ -159,8 +160,11 @@ impl UnsentBudget {
 
     /// Ends the streams of which nothing has been taken for too long.
     pub(crate) fn sweep(&self) {
-        let scarce = self.all.bytes.load(Ordering::Relaxed) > self.bounds.all / 2;
-        let limit = if scarce { self.stall.min(HASTE) } else { self.stall };
+        let limit = if self.all.is_scarce() {
+            self.stall.min(HASTE)
+        } else {
+            self.stall
+        };
         let now = self.now();
         let rests = |progress: &Progress| match progress.since.load(Ordering::Relaxed) {
             0 => false,
@@ -187,41 +191,47 @@ pub(crate) struct UnsentBuffer {
 }
 
 impl UnsentBuffer {
-    /// Waits until another answer may be made.
+    /// Waits until another answer may be made for this principal.
     ///
     /// # Errors
-    /// When the client has taken too little for that, or all others together have.
-    pub(crate) async fn room(&self) -> Result<(), Full> {
-        if self.own.has_room() && self.room.all.has_room() {
+    /// When it has taken too little for that, over this connection or over all of its own.
+    pub(crate) async fn room(&self, principal: &str) -> Result<(), NoShare> {
+        if self.own.has_room() && self.room.all.has_room(principal) {
             return Ok(());
         }
-        tokio::time::timeout(PATIENCE, self.wait()).await.map_err(|_| Full)
+        let waited = tokio::time::timeout(PATIENCE, self.wait(principal)).await;
+        waited.map_err(|_| self.room.all.refuse(principal))
     }
 
-    async fn wait(&self) {
+    async fn wait(&self, principal: &str) {
         loop {
-            let full = match (self.own.has_room(), self.room.all.has_room()) {
-                (false, _) => &self.own,
-                (true, false) => &self.room.all,
+            let less = self.room.all.less();
+            match (self.own.has_room(), self.room.all.has_room(principal)) {
                 (true, true) => return,
-            };
-            full.fewer.notified().await;
-            // The next one may go on as well, with any outcome of this one.
-            full.pass_on();
+                (false, _) => {
+                    self.own.fewer.notified().await;
+                    // The next one may go on as well, with any outcome of this one.
+                    self.own.pass_on();
+                }
+                (true, false) => less.await,
+            }
         }
     }
 
-    /// Counts an answer that was made.
-    pub(crate) fn count(self: &Arc<UnsentBuffer>, body: &Body) -> UnsentPermit {
+    /// Counts an answer that was made for this principal.
+    pub(crate) fn count(self: &Arc<UnsentBuffer>, principal: &str, body: &Body) -> UnsentPermit {
         let bytes = match body {
             Body::Full(bytes) => bytes.len(),
             Body::Long(pieces) if self.side_by_side => pieces.len(),
-            Body::Long(_) | Body::Watch(_) => 0,
+            Body::Long(pieces) => pieces.held(),
+            Body::Watch(_) => 0,
         };
         self.own.add(bytes);
-        self.room.all.add(bytes);
+        let held = self.room.all.open(principal);
+        held.set(bytes);
         UnsentPermit {
             unsent: self.clone(),
+            held,
             bytes,
         }
     }
@@ -230,6 +240,7 @@ impl UnsentBuffer {
 /// Bytes that are counted, until this is dropped.
 pub(crate) struct UnsentPermit {
     unsent: Arc<UnsentBuffer>,
+    held: Held,
     bytes: usize,
 }
 
@@ -238,7 +249,7 @@ impl UnsentPermit {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.unsent.own.take_away(bytes);
-        self.unsent.room.all.take_away(bytes);
+        self.held.set(self.bytes);
     }
 }
 
@@ -262,11 +273,14 @@ impl Sending {
     /// A body as it is to be sent: watched where there is a stream that can be ended, and something that is worth it.
     pub(crate) fn of(body: ResponseBody, counted: UnsentPermit) -> ResponseBody {
         let small = body.size_hint().exact().is_some_and(|bytes| bytes <= SMALL as u64);
-        let is_whole = matches!(body, ResponseBody::Full(_));
         let Ok(stream) = STREAM.try_with(Clone::clone) else {
             return body;
         };
-        if small || !(is_whole || counted.unsent.side_by_side) {
+        let is_counted = match body {
+            ResponseBody::Full(_) | ResponseBody::Long(_) => true,
+            _ => counted.unsent.side_by_side,
+        };
+        if small || !is_counted {
             return body;
         }
         let room = counted.unsent.room.clone();
@@ -292,7 +306,7 @@ impl Sending {
         let polled = match &mut self.body {
             // It stays whole in memory until its end, and counts until then: no piece keeps it there for longer.
             ResponseBody::Full(whole @ Some(_)) => Poll::Ready(piece_of(whole).map(Ok)),
-            ResponseBody::Long(_) => {
+            ResponseBody::Long(_) if self.counted.unsent.side_by_side => {
                 self.counted.sent(self.last);
                 self.body.poll_bytes(cx)
             }
@@ -367,6 +381,7 @@ mod tests {
     use http::{Request, Response, StatusCode};
     use hyper::body::Incoming;
     use hyper_util::rt::TokioIo;
+    use kubewright_apiserver::LongBody;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::task::JoinSet;
 
@@ -391,13 +406,13 @@ mod tests {
     }
 
     /// A client of a server whose answers are all of the same length; its windows are open, or stay closed.
-    async fn client(room: &Arc<UnsentBudget>, open: bool) -> h2::client::SendRequest<Bytes> {
+    async fn client(room: &Arc<UnsentBudget>, user: &'static str, open: bool) -> h2::client::SendRequest<Bytes> {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let unsent = room.connection();
         tokio::spawn(async move {
             let service = hyper::service::service_fn(move |_: Request<Incoming>| {
                 let unsent = unsent.clone();
-                async move { Ok::<_, std::convert::Infallible>(answer(&unsent).await) }
+                async move { Ok::<_, std::convert::Infallible>(answer(&unsent, user).await) }
             });
             let http = http2_builder(&Limits::default());
             // The client's end is the end.
@@ -410,12 +425,12 @@ mod tests {
         client
     }
 
-    async fn answer(unsent: &Arc<UnsentBuffer>) -> Response<ResponseBody> {
-        let (code, text) = match unsent.room().await {
+    async fn answer(unsent: &Arc<UnsentBuffer>, user: &str) -> Response<ResponseBody> {
+        let (code, text) = match unsent.room(user).await {
             Ok(()) => (StatusCode::OK, Bytes::from(vec![b'x'; ANSWER])),
-            Err(Full) => (StatusCode::TOO_MANY_REQUESTS, Bytes::new()),
+            Err(NoShare { .. }) => (StatusCode::TOO_MANY_REQUESTS, Bytes::new()),
         };
-        let counted = unsent.count(&Body::Full(text.clone()));
+        let counted = unsent.count(user, &Body::Full(text.clone()));
         let body = Sending::of(ResponseBody::Full(Some(text)), counted);
         let mut response = Response::new(body);
         *response.status_mut() = code;
@@ -470,44 +485,63 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_gets_everything() {
         let room = room(4 * MIB, 64 * MIB);
-        let client = client(&room, true).await;
+        let client = client(&room, "a", true).await;
         assert_eq!(ask(&client, 40).await, times(40, || Came::Whole));
-        assert_eq!(room.all.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(room.all.held(), 0);
         assert!(room.answers().sent.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_refused_more_and_loses_what_waits() {
         let room = room(4 * MIB, 64 * MIB);
-        let client = client(&room, false).await;
+        let client = client(&room, "a", false).await;
         let mut expected = times(16, || Came::Refused);
         expected.extend(times(4, || Came::Broken(STALL.as_secs())));
         assert_eq!(ask(&client, 20).await, expected);
-        assert_eq!(room.all.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(room.all.held(), 0);
         assert!(room.answers().sent.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_room_is_scarce_a_client_that_reads_nothing_is_closed_soon() {
         let room = room(4 * MIB, 4 * MIB);
-        let (rests, reads) = (client(&room, false).await, client(&room, true).await);
-        let resting = tokio::spawn(async move { ask(&rests, 4).await });
-        while room.all.has_room() {
+        let (rests, reads) = (client(&room, "a", false).await, client(&room, "b", true).await);
+        let resting = tokio::spawn(async move { ask(&rests, 2).await });
+        while room.all.has_room("a") {
             tokio::task::yield_now().await;
         }
+        // Another user has a share left, and does not wait.
+        let began = Instant::now();
         assert_eq!(ask(&reads, 10).await, times(10, || Came::Whole));
+        assert_eq!(began.elapsed().as_secs(), 0);
         let broken = resting.await.expect("no panic");
-        assert_eq!(broken, times(4, || Came::Broken(HASTE.as_secs())));
+        assert_eq!(broken, times(2, || Came::Broken(HASTE.as_secs())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_connections_of_a_user_have_one_share() {
+        let room = room(16 * MIB, 8 * MIB);
+        let mut resting = JoinSet::new();
+        for _ in 0..8 {
+            let client = client(&room, "a", false).await;
+            resting.spawn(async move { ask(&client, 1).await });
+        }
+        while room.all.has_room("a") {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(room.all.held(), 4 * MIB);
+        assert!(room.all.has_room("b"));
+        resting.shutdown().await;
     }
 
     /// A client over HTTP/1.1 that has asked.
-    async fn asked(room: &Arc<UnsentBudget>) -> tokio::io::DuplexStream {
+    async fn asked(room: &Arc<UnsentBudget>, user: &'static str) -> tokio::io::DuplexStream {
         let (mut near, far) = tokio::io::duplex(64 * 1024);
         let unsent = room.connection_of_one();
         tokio::spawn(async move {
             let service = hyper::service::service_fn(move |_: Request<Incoming>| {
                 let unsent = unsent.clone();
-                async move { Ok::<_, std::convert::Infallible>(answer(&unsent).await) }
+                async move { Ok::<_, std::convert::Infallible>(answer(&unsent, user).await) }
             });
             let mut http = hyper::server::conn::http1::Builder::new();
             http.max_buf_size(64 * 1024);
@@ -531,19 +565,41 @@ mod tests {
     async fn over_http_1_a_client_that_reads_nothing_is_closed_soon_where_room_is_scarce() {
         let room = room(16 * MIB, 4 * MIB);
         let mut resting = Vec::new();
-        for _ in 0..4 {
-            resting.push(asked(&room).await);
+        for _ in 0..2 {
+            resting.push(asked(&room, "a").await);
         }
-        while room.all.has_room() {
+        while room.all.has_room("a") {
             tokio::task::yield_now().await;
         }
         let started = Instant::now();
-        assert!(taken(asked(&room).await).await > ANSWER);
+        assert!(taken(asked(&room, "a").await).await > ANSWER);
         assert_eq!(started.elapsed().as_secs(), HASTE.as_secs());
         for client in resting {
             assert!(taken(client).await < ANSWER);
         }
-        assert_eq!(room.all.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(room.all.held(), 0);
         assert!(room.answers().sent.is_empty());
+    }
+    /// The bytes that count of the answer with this body, over HTTP/1.1.
+    #[tokio::test(start_paused = true)]
+    async fn over_http_1_a_long_list_counts_with_what_it_holds_until_it_is_sent() {
+        let room = room(16 * MIB, 16 * MIB);
+        let unsent = room.connection_of_one();
+        let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), 100);
+        let list = Body::Long(LongBody::new(100 * PIECE, MIB, pieces));
+        let counted = unsent.count("a", &list);
+        let Body::Long(list) = list else { unreachable!() };
+        assert_eq!(room.all.held(), MIB);
+        let sent = endable(async {
+            let mut sending = Sending::of(ResponseBody::Long(list), counted);
+            let mut bytes = 0;
+            while let Some(piece) = std::future::poll_fn(|cx| sending.poll_bytes(cx)).await {
+                assert_eq!(room.all.held(), MIB);
+                bytes += piece.expect("no panic").len();
+            }
+            bytes
+        });
+        assert_eq!(sent.await, Some(100 * PIECE));
+        assert_eq!(room.all.held(), 0);
     }
 }

@@ -197,3 +197,49 @@ fn a_future_takes_its_limits_along() {
     check([5, 5, 1], Err(Exhausted::Steps));
     check([11, 0, 0], Err(Exhausted::Steps));
 }
+
+/// The items of a collection have limits of their own, and share the trial of the request.
+#[test]
+fn items_do_not_pay_for_each_other() {
+    fn ready<F: Future>(work: F) -> F::Output {
+        let mut work = std::pin::pin!(work);
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => output,
+            Poll::Pending => panic!("nothing waits here"),
+        }
+    }
+    let spending = |steps: &'static [usize]| async move {
+        let mut done = Vec::new();
+        for steps in steps {
+            let mut one = item(LIMITS, async { spend(*steps) });
+            let result = (&mut one).await;
+            done.push((result.is_ok(), one.spent()));
+        }
+        // The rest of the request has what it had.
+        spend(10);
+        done
+    };
+    // Without limits there are none for the items either.
+    assert_eq!(ready(spending(&[11])), [(true, 0)]);
+    let metered = |steps| ready(Metered::new(LIMITS, spending(steps)));
+    assert_eq!(metered(&[9, 9, 9]), Ok(vec![(true, 9), (true, 9), (true, 9)]));
+    assert_eq!(metered(&[9, 11, 9]), Ok(vec![(true, 9), (false, 0), (true, 9)]));
+
+    let tried = |before_it: fn(), steps: usize| {
+        let trial = Trial::new(5);
+        let work = item(LIMITS, async move {
+            before_it();
+            spend(steps);
+        });
+        ready(Metered::new(LIMITS, work).on(&trial))
+    };
+    let nothing = || {};
+    assert_eq!(tried(nothing, 5), Ok(Ok(())));
+    assert_eq!(
+        tried(nothing, 6),
+        Err(Exhausted::Trial),
+        "the whole request begins again"
+    );
+    assert_eq!(tried(|| commit(|| ()), 6), Ok(Ok(())), "it may not begin again");
+    assert_eq!(tried(call_out, 11), Ok(Err(Exhausted::Steps)), "only the item ends");
+}

@@ -148,7 +148,8 @@ async fn change(
             (session, attributes, object, old),
             &mut invocations,
             &mut denied,
-        );
+        )
+        .await;
     }
     if !invocations.is_empty() {
         session.begin(PLUGIN, object);
@@ -162,7 +163,7 @@ async fn change(
 }
 
 /// Adds the invocations of one policy.
-fn choose<'h>(
+async fn choose<'h>(
     mutating: &'h MutatingPolicy,
     bindings: &'h [std::sync::Arc<Binding>],
     (session, attributes, object, old): (&Session<'_>, &Attributes, &Value, Option<&Value>),
@@ -192,7 +193,7 @@ fn choose<'h>(
                 continue;
             }
         }
-        match params::collect(session, row.as_deref(), binding, &attributes.namespace) {
+        match params::collect(session, row.as_deref(), binding, &attributes.namespace).await {
             Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
                 mutating,
                 binding,

@@ -1,4 +1,6 @@
 //! Finding the parameters of a policy: objects of the kind that it names, chosen by a binding.
+//!
+//! Invariant: a policy sees what a client of that version sees, with the defaults of today and converted.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use super::compiled::{Binding, Policy};
 use crate::model::Resource;
 use crate::model::form::full;
 use crate::model::object;
-use crate::storage::ListRequest;
+use crate::storage::{ListRequest, StoredObject};
 use crate::values::get;
 
 /// The row of the kind that a policy takes its parameters from; none when it takes none.
@@ -33,7 +35,7 @@ pub(super) fn kind(session: &Session<'_>, policy: &Policy) -> Result<Option<Arc<
 ///
 /// # Errors
 /// Why they cannot be found.
-pub(super) fn collect(
+pub(super) async fn collect(
     session: &Session<'_>,
     row: Option<&Resource>,
     binding: &Binding,
@@ -65,17 +67,23 @@ pub(super) fn collect(
             } else {
                 format!("{within}/{name}")
             };
-            let stored = session.storage().get(&row.store, &key);
-            stored.iter().map(|stored| full(row, stored.value())).collect()
+            session.storage().get(&row.store, &key).into_iter().collect()
         }
     };
+    let found = session.show(row, found).await.map_err(|status| status.message)?;
+    let found: Vec<Value> = found.iter().map(|shown| full(row, shown.value())).collect();
     if found.is_empty() && text("parameterNotFoundAction") == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     Ok(found)
 }
 
-fn select(session: &Session<'_>, row: &Resource, within: &str, selector: &Value) -> Result<Vec<Value>, String> {
+fn select(
+    session: &Session<'_>,
+    row: &Resource,
+    within: &str,
+    selector: &Value,
+) -> Result<Vec<Arc<StoredObject>>, String> {
     let selector = Selector::from_label_selector(selector, &FieldPath::root()).map_err(|errors| aggregate(&errors))?;
     let prefix = if within.is_empty() {
         String::new()
@@ -90,7 +98,8 @@ fn select(session: &Session<'_>, row: &Resource, within: &str, selector: &Value)
         .storage()
         .list(&row.store, &request)
         .map_err(|error| error.to_string())?;
-    let items = listed.items.iter();
-    let chosen = items.filter(|(_, stored)| selector.matches(object::labels(stored.value())));
-    Ok(chosen.map(|(_, stored)| full(row, stored.value())).collect())
+    let items = listed.items.into_iter().map(|(_, stored)| stored);
+    Ok(items
+        .filter(|stored| selector.matches(object::labels(stored.value())))
+        .collect())
 }

@@ -188,7 +188,7 @@ async fn check_hook(
                 continue;
             }
         }
-        let params = match params::collect(session, row.as_deref(), binding, &attributes.namespace) {
+        let params = match params::collect(session, row.as_deref(), binding, &attributes.namespace).await {
             Ok(params) => params,
             Err(why) => {
                 denied.misconfigured(policy, Some(binding), &why);

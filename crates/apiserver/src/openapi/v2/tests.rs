@@ -190,23 +190,23 @@ fn an_operation() {
 fn a_message() {
     let recorded = include_bytes!("../../../testdata/openapi-v2.pb");
     let text: Value = serde_json::from_str(include_str!("../../../testdata/openapi-v2.json")).expect("JSON");
-    let mut message = gnostic::write(&text, &gnostic::DOCUMENT);
+    let mut message = gnostic::write(&text, &messages::DOCUMENT);
     // A section stands between the sections with lower and with higher tags.
     let end = message.split_off(
         gnostic::write(
             &json!({"swagger": text["swagger"], "info": text["info"]}),
-            &gnostic::DOCUMENT,
+            &messages::DOCUMENT,
         )
         .len(),
     );
     for (name, section, content) in [
-        ("paths", gnostic::PATHS, &gnostic::PATH_ITEM),
-        ("definitions", gnostic::DEFINITIONS, &gnostic::SCHEMA),
-        ("parameters", gnostic::PARAMETERS, &gnostic::PARAMETER),
+        ("paths", messages::PATHS, &messages::PATH_ITEM),
+        ("definitions", messages::DEFINITIONS, &messages::SCHEMA),
+        ("parameters", messages::PARAMETERS, &messages::PARAMETER),
     ] {
         let entries = text[name].as_object().into_iter().flatten();
         let entries = entries.map(|(name, value)| (name.clone(), gnostic::write(value, content)));
-        gnostic::section(section, entries.collect(), &mut message);
+        gnostic::section(section, entries, &mut message);
     }
     message.extend(end);
     assert!(message == recorded, "{}", String::from_utf8_lossy(&message));

@@ -12,8 +12,7 @@ use crate::json;
 use crate::model::Resource;
 use crate::model::form::full;
 use crate::model::status::Status;
-use crate::server::convert::{defaulted, is_converted, predates};
-use crate::server::respond::{is_shown_as_stored, prefix, table_of, write_object};
+use crate::server::respond::{prefix, shown_from, table_of, write_object};
 use crate::storage::{Change, StoredObject};
 use crate::table::{self, IncludeObject, Shown};
 
@@ -91,10 +90,7 @@ impl Encoder {
     /// Whether the line of an object is a copy of its text.
     pub(super) fn copies(&self, stored: &StoredObject) -> bool {
         let resource = &self.resource;
-        matches!(self.form, Form::Plain)
-            && !self.protobuf
-            && is_shown_as_stored(resource, stored.encoded())
-            && (is_converted(resource) || !predates(resource, stored.revision()))
+        matches!(self.form, Form::Plain) && !self.protobuf && shown_from(resource, stored.encoded()).is_some()
     }
 
     pub(super) fn event(&mut self, kind: &str, stored: &StoredObject) -> Bytes {
@@ -143,10 +139,6 @@ impl Encoder {
             && kind == change.kind()
             && self.resource.version == self.resource.storage_version
             && self.resource.conversion.is_none();
-        // A converted object has its defaults by now.
-        if !is_converted(&self.resource) && predates(&self.resource, change.after.revision()) {
-            return self.event(kind, &defaulted(&self.resource, change.after.clone()));
-        }
         if shared {
             change.line(|| self.plain(kind, &change.after))
         } else {

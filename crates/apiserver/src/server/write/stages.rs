@@ -255,9 +255,9 @@ impl<'a> Writer<'a> {
     }
 
     /// A new object has no version, unless nothing is stored or the request would as well have changed it
-    /// (`registry.Store.Create`).
+    /// (`registry.Store.Create`). A text that is no number is no version (`store.Create` of etcd3).
     fn check_new_version(&self, asked: &str) -> Result<(), Status> {
-        if self.dry_run || self.may_only_update || asked.is_empty() || asked == "0" {
+        if self.dry_run || self.may_only_update || parse_version(asked).unwrap_or(0) == 0 {
             return Ok(());
         }
         Err(Status::untyped(

@@ -12,7 +12,7 @@ use crate::model::status::Status;
 use crate::model::{Resource, object};
 use crate::server::Inner;
 use crate::server::managed::Tracking;
-use crate::server::respond::is_shown_as_stored;
+use crate::server::respond::after_version;
 use crate::server::settle::refused;
 use crate::storage::{SizeLimit, StorageError, StoredObject, same_content};
 
@@ -44,6 +44,7 @@ impl Writer<'_> {
             };
         }
         let counted = |value: &Value, length| counted(resource, &key, value, length);
+        self.begin_change()?;
         let created = budget::commit(|| {
             let storage = &self.server.storage;
             let stored = storage.create_up_to(&resource.store, &key, form, &self.limit(&counted))?;
@@ -77,13 +78,14 @@ impl Writer<'_> {
             return Ok(Some(shown(stored)));
         }
         let resource = &self.resource;
+        self.begin_change()?;
         let result = budget::commit(|| {
             if is_finished(resource, &stored, &present.old) {
                 let gone = self.server.storage.delete(&resource.store, key, revision)?;
                 self.server.after_delete(resource, &gone);
                 return Ok(shown(stored));
             }
-            let written = if present.holds(&stored) {
+            let written = if present.holds(resource, &stored) {
                 self.still_there(key, revision)
             } else {
                 self.exchange(key, &present, stored)
@@ -94,7 +96,7 @@ impl Writer<'_> {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
             Err(StorageError::TooLarge(length)) => Err(too_large(length)),
-            Err(error) => refused(&error).map_or(Ok(None), Err),
+            Err(error) => refused(&error).map_or_else(|| self.try_again().map(|()| None), Err),
         }
     }
 
@@ -154,7 +156,8 @@ impl Present {
     pub(crate) async fn of(server: &Inner, resource: &Resource, stored: Arc<StoredObject>) -> Result<Present, Status> {
         let revision = stored.revision();
         let shown = server.show_one(resource, stored.clone()).await?;
-        let is_shown = Arc::ptr_eq(&shown, &stored) && is_shown_as_stored(resource, stored.encoded());
+        let says_version = || resource.custom.is_none() || after_version(resource, stored.encoded()).is_some();
+        let is_shown = Arc::ptr_eq(&shown, &stored) && resource.conversion.is_none() && says_version();
         let stored = (!is_shown).then_some(stored);
         Ok(Present {
             revision,
@@ -169,12 +172,14 @@ impl Present {
     }
 
     /// Whether the stored object has the same content. Afterwards `old` does not say any more what it is.
-    fn holds(&mut self, new: &Value) -> bool {
+    fn holds(&mut self, resource: &Resource, new: &Value) -> bool {
         if let Some(stored) = &self.stored {
             return same_content(stored.value(), new);
         }
         if let Some(map) = self.old.as_object_mut() {
-            map.remove("apiVersion");
+            if resource.custom.is_none() {
+                map.remove("apiVersion");
+            }
             map.remove("kind");
         }
         same_content(&self.old, new)

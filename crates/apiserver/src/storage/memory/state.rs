@@ -1,6 +1,9 @@
 //! The state of a storage in memory, under its lock: every store with its objects, its history and its watchers.
+//!
+//! Invariants: `history_bytes` are those of all histories, and `by_history` names each that holds something.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -9,7 +12,7 @@ use crate::storage::history::{Forgotten, History};
 use crate::storage::journal::Record;
 use crate::storage::stored::Entry;
 use crate::storage::watchers::Watchers;
-use crate::storage::{ALWAYS_KEPT, ListRequest, Listed};
+use crate::storage::{ALWAYS_KEPT, Change, ListRequest, Listed, SharedMap};
 
 pub(super) struct State {
     /// Of the latest change that is present.
@@ -23,6 +26,8 @@ pub(super) struct State {
     pub(super) stores: BTreeMap<Arc<str>, Store>,
     /// Bytes of all histories.
     pub(super) history_bytes: usize,
+    /// The stores by the bytes of their histories.
+    pub(super) by_history: BTreeSet<(usize, Arc<str>)>,
     /// Changes that the journal has not made safe, oldest first.
     pub(super) pending: VecDeque<Record>,
     /// Why nothing can be written now.
@@ -30,7 +35,7 @@ pub(super) struct State {
 }
 
 pub(super) struct Store {
-    pub(super) objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    pub(super) objects: SharedMap<Arc<str>, Arc<Entry>>,
     /// How often something was written here, or taken back.
     pub(super) changes: u64,
     pub(super) history: History,
@@ -45,7 +50,7 @@ impl State {
         };
         let floor = self.floor;
         let store = self.stores.entry(name.clone()).or_insert_with(|| Store {
-            objects: BTreeMap::new(),
+            objects: SharedMap::default(),
             changes: 0,
             history: History::since(floor),
             watchers: Watchers::default(),
@@ -66,20 +71,58 @@ impl State {
         wake
     }
 
-    /// Drops the changes over the bounds after a change of `store`.
-    pub(super) fn compact(&mut self, store: &str, bounds: &Bounds) {
-        if let Some(store) = self.stores.get_mut(store) {
-            while store.history.len() > bounds.history {
-                self.history_bytes -= store.history.compact();
+    /// Whether the counts of the histories are right.
+    #[cfg(test)]
+    pub(super) fn is_sound(&self) -> bool {
+        let of_store = |(name, store): (&Arc<str>, &Store)| (store.history.bytes(), name.clone());
+        let counted: BTreeSet<_> = self
+            .stores
+            .iter()
+            .map(of_store)
+            .filter(|(bytes, _)| *bytes > 0)
+            .collect();
+        let bytes = self.stores.values().map(|store| store.history.bytes());
+        counted == self.by_history && bytes.sum::<usize>() == self.history_bytes
+    }
+
+    /// Changes the history of a store, and counts its bytes.
+    fn with_history<T>(&mut self, name: &str, change: impl FnOnce(&mut Store) -> T) -> Option<T> {
+        let (name, _) = self.stores.get_key_value(name)?;
+        let name = name.clone();
+        let store = self.stores.get_mut(&name)?;
+        let before = store.history.bytes();
+        let changed = change(store);
+        let after = store.history.bytes();
+        if before != after {
+            self.history_bytes = self.history_bytes - before + after;
+            self.by_history.remove(&(before, name.clone()));
+            if after > 0 {
+                self.by_history.insert((after, name));
             }
         }
-        while self.history_bytes > bounds.history_bytes {
-            let largest = self.stores.values_mut().max_by_key(|store| store.history.bytes());
-            let freed = largest.map_or(0, |store| store.history.compact());
-            if freed == 0 {
-                break;
+        Some(changed)
+    }
+
+    /// Adds the latest change of a store to its history, and drops the changes over the bounds.
+    pub(super) fn remember(
+        &mut self,
+        store: &str,
+        change: &Arc<Change>,
+        before: Option<Arc<Entry>>,
+        after: Arc<Entry>,
+        bounds: &Bounds,
+    ) {
+        self.with_history(store, |store| {
+            store.history.push(change, before, after);
+            while store.history.len() > bounds.history {
+                store.history.compact();
             }
-            self.history_bytes -= freed;
+        });
+        while self.history_bytes > bounds.history_bytes {
+            let Some((_, largest)) = self.by_history.last().cloned() else {
+                break;
+            };
+            self.with_history(&largest, |store| store.history.compact());
         }
     }
 
@@ -87,11 +130,11 @@ impl State {
     pub(super) fn forget(&mut self, revision: u64, mut most: usize) -> Vec<Forgotten> {
         let revision = revision.min(self.published);
         let mut forgotten = Vec::new();
-        for store in self.stores.values_mut() {
-            let of_store = store.history.forget(revision, ALWAYS_KEPT, most);
-            most -= of_store.len();
-            self.history_bytes -= of_store.bytes;
-            if of_store.len() > 0 {
+        let names: Vec<Arc<str>> = self.by_history.iter().map(|(_, name)| name.clone()).collect();
+        for name in names {
+            let of_store = self.with_history(&name, |store| store.history.forget(revision, ALWAYS_KEPT, most));
+            if let Some(of_store) = of_store.filter(|of_store| of_store.len() > 0) {
+                most -= of_store.len();
                 forgotten.push(of_store);
             }
         }
@@ -110,40 +153,103 @@ impl State {
             };
         }
         self.revision = self.published;
-        for store in self.stores.values_mut() {
-            self.history_bytes -= store.history.take_back(self.published);
-            store.watchers.cut_off_after(self.published, wake);
+        let (names, published) = (self.stores.keys().cloned().collect::<Vec<_>>(), self.published);
+        for name in names {
+            self.with_history(&name, |store| {
+                store.history.take_back(published);
+                store.watchers.cut_off_after(published, wake);
+            });
         }
     }
 }
 
 impl Store {
-    /// The page that the request asks for, at this revision. Only the page is copied, and the rest is only counted.
-    pub(super) fn list(&self, request: &ListRequest, revision: u64, now: u64) -> Listed<Arc<Entry>> {
+    /// Its objects at a revision, to be looked at without the lock.
+    pub(super) fn at(&self, revision: u64, now: u64) -> Moment {
+        Moment {
+            revision,
+            objects: self.objects.clone(),
+            before: match revision < now {
+                true => self.history.undo(revision),
+                false => BTreeMap::new(),
+            },
+        }
+    }
+}
+
+/// The objects of a store at one revision.
+pub(super) struct Moment {
+    revision: u64,
+    /// Those of the revision at which the moment was taken.
+    objects: SharedMap<Arc<str>, Arc<Entry>>,
+    /// The earlier states of the objects that have changed between the two.
+    before: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+}
+
+impl Moment {
+    /// A store without objects.
+    pub(super) fn empty(revision: u64) -> Moment {
+        Moment {
+            revision,
+            objects: SharedMap::default(),
+            before: BTreeMap::new(),
+        }
+    }
+
+    /// The page that the request asks for. Only the page is copied, and the rest is not looked at: its length is known.
+    pub(super) fn list(&self, request: &ListRequest) -> Listed<Arc<Entry>> {
         let (start, end) = (start_of(request), after_all_with(&request.prefix));
-        let range = (start, end.as_ref().map(String::as_str));
-        let before = match revision < now {
-            true => self.history.undo(revision),
-            false => BTreeMap::new(),
+        let end = end.as_ref().map(String::as_str);
+        let mut listed = Listed {
+            revision: self.revision,
+            items: Vec::new(),
+            rest: 0,
         };
-        let present = self.objects.range::<str, _>(range);
+        if is_behind(start, end) {
+            debug_assert!(false, "a list begins behind its keys: {request:?}");
+            return listed;
+        }
+        let present = self.objects.range::<str>((start, end));
         let mut present = present
-            .filter(|(key, _)| before.is_empty() || !before.contains_key(*key))
+            .filter(|(key, _)| self.before.is_empty() || !self.before.contains_key(*key))
             .peekable();
-        let was = before.range::<str, _>(range);
+        let was = self.before.range::<str, _>((start, end));
         let mut was = was
             .filter_map(|(key, entry)| entry.as_ref().map(|entry| (key, entry)))
             .peekable();
-        let mut found = std::iter::from_fn(|| match (was.peek(), present.peek()) {
+        let found = std::iter::from_fn(|| match (was.peek(), present.peek()) {
             (Some((was_there, _)), Some((is_there, _))) if was_there < is_there => was.next(),
             (Some(_), None) => was.next(),
             _ => present.next(),
         });
-        let page = found.by_ref().take(request.limit.unwrap_or(usize::MAX));
-        Listed {
-            revision,
-            items: page.map(|(key, entry)| (key.clone(), entry.clone())).collect(),
-            rest: found.count(),
+        let page = found.take(request.limit.unwrap_or(usize::MAX));
+        listed.items = page.map(|(key, entry)| (key.clone(), entry.clone())).collect();
+        let is_full = request.limit.is_some_and(|limit| listed.items.len() >= limit);
+        if is_full {
+            let from = listed.items.last().map_or(start, |(key, _)| Bound::Excluded(&**key));
+            listed.rest = self.count(from, end);
         }
+        listed
+    }
+
+    /// How many objects a range has.
+    fn count(&self, start: Bound<&str>, end: Bound<&str>) -> usize {
+        if is_behind(start, end) {
+            return 0;
+        }
+        let (mut count, mut gone) = (self.objects.count((start, end)), 0);
+        for (key, before) in self.before.range::<str, _>((start, end)) {
+            count += usize::from(before.is_some());
+            gone += usize::from(self.objects.contains_key(key));
+        }
+        count - gone
+    }
+}
+
+/// Whether a range begins behind its end, or at it. A map panics over most of these.
+fn is_behind(start: Bound<&str>, end: Bound<&str>) -> bool {
+    match (start, end) {
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
+        _ => false,
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -287,4 +288,77 @@ fn after_a_restart_the_past_is_gone_and_says_so() {
     }
     let next = storage.create("s", "b", object(1)).expect("b is new");
     assert_eq!(next.revision(), 51);
+}
+
+proptest! {
+    /// Every page of every revision that is known is the part of the whole list that it should be, and says how long
+    /// the rest is; and the histories are counted right, whatever is written, compacted or taken back.
+    #[test]
+    fn pages_know_their_rest(
+        writes in prop::collection::vec((0..4_u8, 0..40_u8, 0..6_u8), 1..120),
+        asked in prop::collection::vec((any::<prop::sample::Index>(), 0..40_u8, 1..6_usize, 0..3_u8), 1..20),
+    ) {
+        let bounds = Bounds { history: 30, history_bytes: 12_000, ..Bounds::default() };
+        let journal = Arc::new(Scripted::default());
+        let restored = Restored { revision: 1, objects: Vec::new() };
+        let storage = MemoryStorage::journaled(bounds, restored, journal.clone());
+        let key = |number: u8| format!("{}/{number}", number % 3);
+        for (store, number, kind) in writes {
+            let (store, key) = (format!("s{}", store / 3), key(number));
+            match (kind, storage.get(&store, &key)) {
+                (0, Some(present)) => drop(storage.delete(&store, &key, present.revision())),
+                (1, _) => drop(storage.compact(storage.revision().saturating_sub(10), 5)),
+                (2, _) => journal.say(Outcome::Durable(storage.revision())),
+                (3, _) if number == 0 => {
+                    journal.say(Outcome::Failed("full".to_owned()));
+                    journal.say(Outcome::Recovered);
+                }
+                (_, Some(present)) => drop(storage.update(&store, &key, present.revision(), object(present.revision()))),
+                (_, None) => drop(storage.create(&store, &key, object(0))),
+            }
+            prop_assert!(storage.shared.read().is_sound());
+        }
+        for (back, number, limit, namespace) in asked {
+            let whole = ListRequest {
+                at: Some(storage.revision().saturating_sub(back.index(40) as u64).max(1)),
+                prefix: if namespace < 2 { format!("{namespace}/") } else { String::new() },
+                ..ListRequest::default()
+            };
+            let Ok(all) = storage.list("s0", &whole) else { continue };
+            prop_assert_eq!(all.rest, 0);
+            let after = format!("{}{number}", whole.prefix);
+            let page = ListRequest { after: Some(after.clone()), limit: Some(limit), ..whole };
+            let page = storage.list("s0", &page).expect("the same revision");
+            let behind: Vec<_> = all.items.iter().filter(|(key, _)| **key > *after).collect();
+            let shown = |(key, object): &(Arc<str>, Arc<StoredObject>)| (key.clone(), object.revision());
+            let expected: Vec<_> = behind.iter().take(limit).map(|item| shown(item)).collect();
+            prop_assert_eq!(page.items.iter().map(shown).collect::<Vec<_>>(), expected);
+            prop_assert_eq!(page.rest, behind.len().saturating_sub(limit));
+        }
+    }
+}
+
+/// Who lists looks at the objects without the lock: writes go on meanwhile, and do not change the list.
+#[test]
+fn a_list_holds_up_no_writes() {
+    let storage = MemoryStorage::new(10, 10);
+    for index in 0..300 {
+        let key = format!("a{index}");
+        storage.create("s", &key, object(1)).expect("the key is new");
+    }
+    let moment = {
+        let state = storage.shared.read();
+        state.stores["s"].at(state.revision, state.revision)
+    };
+    for index in 0..300 {
+        storage
+            .delete("s", &format!("a{index}"), 2 + index)
+            .expect("it is there");
+        storage
+            .create("s", &format!("b{index}"), object(1))
+            .expect("the key is new");
+    }
+    let listed = moment.list(&ListRequest::default());
+    assert_eq!((listed.revision, listed.items.len()), (301, 300));
+    assert!(listed.items.iter().all(|(key, _)| key.starts_with('a')));
 }

@@ -202,6 +202,7 @@ impl Plot {
             }
             18 | 19 => read(random, path),
             20 | 21 => watch(random, collection),
+            22 => listing(random, collection),
             _ => read(random, collection),
         };
         if let Step::Ask(ask) = &mut step {
@@ -393,6 +394,59 @@ fn watch(random: &mut Random, collection: String) -> Step {
         "&timeoutSeconds=1",
     ]);
     ask("GET", format!("{collection}?watch=true{from}{of}"), "", "")
+}
+
+/// The parameters of lists and watches, with values of each.
+const OF_LISTS: &[(&str, &[&str])] = &[
+    ("limit", &["0", "1", "1", "2", "-1", "9223372036854775807"]),
+    (
+        "continue",
+        &[
+            "@CONTINUE@",
+            "@CONTINUE@",
+            // Behind `/zz`, now; behind `/default/b`, at the first revision.
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiL3p6XHUwMDAwIn0",
+            "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIvZGVmYXVsdC9iXHUwMDAwIn0",
+        ],
+    ),
+    (
+        "fieldSelector",
+        &[
+            "metadata.name%3Da",
+            "metadata.name%3D",
+            "metadata.name%3Dzzz",
+            "metadata.name%3Da,metadata.name%3Db",
+            "metadata.name!%3Da",
+            "metadata.namespace%3Ddefault",
+            "metadata.namespace%3Dother,metadata.name%3Da",
+        ],
+    ),
+    ("labelSelector", &["a%3Db", "a!%3Db", "!a", "a+in+(b,c),!d"]),
+    ("resourceVersion", &["", "0", "1", "@RV@", "18446744073709551615"]),
+    ("resourceVersionMatch", &["", "Exact", "NotOlderThan"]),
+    ("timeoutSeconds", &["0", "1", "-1", "9223372036854775807"]),
+    ("watch", &["true", "false", "0"]),
+    ("sendInitialEvents", &["true", "false"]),
+    ("allowWatchBookmarks", &["true", "false"]),
+];
+
+/// A list or watch with any of their parameters together.
+fn listing(random: &mut Random, collection: String) -> Step {
+    // The more of them, the more reasons to refuse the request at once.
+    let rare = random.pick(&[2, 3, 5]);
+    let mut path = match collection
+        .split_once("/namespaces/")
+        .map(|(before, rest)| (before, rest.split_once('/')))
+    {
+        Some((before, Some((_, plural)))) if random.once_in(3) => format!("{before}/{plural}?"),
+        _ => format!("{collection}?"),
+    };
+    for (name, values) in OF_LISTS {
+        if random.once_in(rare) {
+            path += &format!("{name}={}&", random.pick(values));
+        }
+    }
+    ask("GET", path, "", "")
 }
 
 /// The wanted form of the answer. A form of lists is refused for an object, and the other way round.

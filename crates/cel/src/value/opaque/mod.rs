@@ -15,9 +15,10 @@ use std::rc::Rc;
 
 use kubewright_values::quantity::Quantity;
 
+use kubewright_values::budget;
+
 use super::Value;
 use crate::error::Error;
-use crate::work::worked;
 use authorizer::{Authorization, Decision, ResourceCheck};
 
 pub use formats::Format;
@@ -36,9 +37,7 @@ pub(crate) fn call<'a>(overload: &str, args: &[Value<'a>]) -> Called<'a> {
         _ => 0,
     };
     let read: usize = args.iter().map(length).sum();
-    if let Err(spent) = worked(read / 8) {
-        return Some(Err(spent));
-    }
+    budget::spend(read / 8);
     None.or_else(|| quantities::call(overload, args))
         .or_else(|| url::call(overload, args))
         .or_else(|| ip::call(overload, args))

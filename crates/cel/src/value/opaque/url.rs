@@ -266,7 +266,7 @@ fn query<'a>(text: &str) -> Result<Value<'a>, Error> {
     const PARAMETER: usize = 4 * ITEM;
     let mut parameters: BTreeMap<String, Vec<Value<'a>>> = BTreeMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
-        made(PARAMETER + pair.len())?;
+        made(PARAMETER + pair.len());
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         if check_escapes(key).is_err() || check_escapes(value).is_err() {
             continue;

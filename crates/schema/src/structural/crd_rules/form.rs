@@ -128,12 +128,13 @@ impl Form {
         if (embedded || level == Level::Root)
             && let Some(properties) = properties
         {
-            self.metadata(properties, &at.key("properties"));
+            self.metadata(properties, level, &at.key("properties"));
         }
     }
 
-    /// The schema of a resource may restrict its names; the other fields of all resources are known.
-    fn metadata(&mut self, properties: &Schema, at: &FieldPath) {
+    /// The schema of a resource may restrict its names; the other fields of all resources are known. Whatever that of an
+    /// embedded one says is accepted (`validateStructuralMetadataInvariants`).
+    fn metadata(&mut self, properties: &Schema, level: Level, at: &FieldPath) {
         for key in ["kind", "apiVersion"] {
             if let Some(schema) = object(properties, key)
                 && text(schema, "type") != "string"
@@ -156,6 +157,9 @@ impl Form {
                 "must be object",
             ));
         }
+        if level != Level::Root {
+            return;
+        }
         let other_words = metadata
             .keys()
             .any(|key| !matches!(key.as_str(), "type" | "properties") && has(metadata, key));
@@ -172,19 +176,19 @@ impl Form {
     }
 
     fn combinators(&mut self, core: &Schema, level: Level, at: &FieldPath) {
-        let typed = int_or_string_branches(core);
+        // An int-or-string may say so in these words, with the extension or without.
+        let first_of_all = list(core, "allOf").first().and_then(Value::as_object);
+        let pair_in_all = first_of_all.is_some_and(|first| is_pair_of_types(list(first, "anyOf")));
         for key in ["allOf", "anyOf", "oneOf"] {
             for (i, nested) in list(core, key).iter().enumerate() {
                 let Some(nested) = nested.as_object() else { continue };
                 let here = at.key(key).index(i);
-                match typed {
-                    Some("anyOf") if key == "anyOf" => {}
-                    Some("allOf") if key == "allOf" && i == 0 => {}
-                    _ => {
-                        self.nested(nested, &here);
-                        self.covered_at_root(level, nested, core, &here, at);
-                    }
+                if key == "allOf" && i == 0 && pair_in_all {
+                    self.nested(&without_any_of(nested), &here);
+                } else if key != "anyOf" || !is_pair_of_types(list(core, key)) {
+                    self.nested(nested, &here);
                 }
+                self.covered_at_root(level, nested, core, &here, at);
             }
         }
         if let Some(nested) = object(core, "not") {
@@ -303,22 +307,19 @@ fn inner<'a>(schema: &'a Schema, at: &FieldPath) -> Vec<(&'a Schema, FieldPath)>
     found
 }
 
-/// An int-or-string may say `anyOf: [{type: integer}, {type: string}]`, alone or as the first of `allOf`, exactly so.
-fn int_or_string_branches(schema: &Schema) -> Option<&'static str> {
-    let is_pair = |any: &[Value]| {
-        let of = |value: &Value, type_: &str| {
-            value
-                .as_object()
-                .is_some_and(|map| map.len() == 1 && map.get("type").is_some_and(|found| found == type_))
-        };
-        matches!(any, [first, second] if of(first, "integer") && of(second, "string"))
+/// Whether these branches are `[{type: integer}, {type: string}]`, exactly so: the types of an int-or-string, which a
+/// core may have in its `anyOf` (`isIntOrStringAnyOfPattern`) or in the one of its first `allOf`
+/// (`isIntOrStringAllOfPattern`).
+fn is_pair_of_types(branches: &[Value]) -> bool {
+    let of = |value: &Value, type_: &str| {
+        value
+            .as_object()
+            .is_some_and(|map| text(map, "type") == type_ && map.keys().all(|key| key == "type" || !has(map, key)))
     };
-    if !flag(schema, "x-kubernetes-int-or-string") {
-        return None;
-    }
-    if is_pair(list(schema, "anyOf")) {
-        return Some("anyOf");
-    }
-    let first = list(schema, "allOf").first().and_then(Value::as_object)?;
-    (first.len() == 1 && is_pair(list(first, "anyOf"))).then_some("allOf")
+    matches!(branches, [first, second] if of(first, "integer") && of(second, "string"))
+}
+
+fn without_any_of(schema: &Schema) -> Schema {
+    let words = schema.iter().filter(|(word, _)| *word != "anyOf");
+    words.map(|(word, value)| (word.clone(), value.clone())).collect()
 }
