@@ -103,7 +103,7 @@ impl Kubelet {
             let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
             hindrances(ctx, pod, &status, mount.as_deref());
             write(ctx, pod, status).await?;
-            for what in not_enforced(pod, processes.have_users())
+            for what in not_enforced(pod, processes.shared_user(pod))
                 .into_iter()
                 .filter(|_| is_first)
             {
@@ -176,16 +176,9 @@ fn container(pod: &Pod, name: &str) -> Option<Container> {
 }
 
 /// What a pod asks for and processes do not enforce, in words.
-fn not_enforced(pod: &Pod, have_users: bool) -> Vec<String> {
+fn not_enforced(pod: &Pod, shared_user: Option<&str>) -> Vec<String> {
     let Some(spec) = &pod.spec else { return Vec::new() };
-    let mut all = Vec::new();
-    if !have_users {
-        all.push(
-            "pods have no users of their own here: their programs run as the user who started the cluster, and read, \
-             change and end whatever that user and all other pods may"
-                .to_owned(),
-        );
-    }
+    let mut all: Vec<String> = shared_user.map(str::to_owned).into_iter().collect();
     let mut say = |is_said: bool, what: &str| {
         if is_said {
             all.push(format!("{what}: a process of this machine, no container"));
@@ -310,7 +303,7 @@ mod tests {
             whole[key] = value.clone();
         }
         let pod: Pod = serde_json::from_value(json!({ "spec": whole })).expect("a pod");
-        let said: Vec<String> = not_enforced(&pod, true)
+        let said: Vec<String> = not_enforced(&pod, None)
             .iter()
             .map(|said| said.replace(": a process of this machine, no container", ""))
             .collect();
@@ -365,6 +358,6 @@ mod tests {
             ],
         );
         let pod: Pod = serde_json::from_value(json!({ "spec": { "containers": [] } })).expect("a pod");
-        assert!(not_enforced(&pod, false)[0].contains("run as the user who started the cluster"));
+        assert_eq!(not_enforced(&pod, Some("shared")), ["shared"]);
     }
 }

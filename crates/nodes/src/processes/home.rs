@@ -62,13 +62,12 @@ impl Home {
             keeps_volumes: kept.is_some(),
             path,
         };
+        // The mask of this process may have taken the way from the programs.
+        fs::set_permissions(&home.path, fs::Permissions::from_mode(0o711))?;
         for folder in ["pods", "r"] {
-            fs::DirBuilder::new().mode(0o711).create(home.path.join(folder))?;
+            make_all(&home.path.join(folder), 0o711)?;
         }
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o711)
-            .create(&home.volumes)?;
+        make_all(&home.volumes, 0o711)?;
         if let (Some(kept), Some(_)) = (kept, &home.users) {
             // Its programs are other users, which pass through the folder and can read only their own files in it.
             fs::set_permissions(kept, fs::Permissions::from_mode(0o711))?;
@@ -83,7 +82,8 @@ impl Home {
 
     /// The folder of templates is the cluster's own: programs of later clusters start from what is in it.
     fn make_cache(&self) -> io::Result<()> {
-        match fs::DirBuilder::new().mode(self.passage()).create(&self.cache) {
+        match fs::DirBuilder::new().mode(0o700).create(&self.cache) {
+            Ok(()) => fs::set_permissions(&self.cache, fs::Permissions::from_mode(self.passage())),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let found = fs::symlink_metadata(&self.cache)?;
                 let owner = rustix::process::geteuid().as_raw();
@@ -95,15 +95,16 @@ impl Home {
                     "{name} exists and is not a folder of this user's own"
                 )))
             }
-            done => done,
+            Err(error) => Err(error),
         }
     }
 
     /// The user of a pod's programs, if that is another than the cluster's; `mounted` are the PersistentVolumes that it
     /// mounts, whose folders are made.
-    pub(super) fn user(&self, uid: &str, mounted: &[Below]) -> io::Result<Option<User>> {
+    pub(super) fn user(&self, uid: &str, mounted: &[Below], lacks_name: bool) -> io::Result<Option<User>> {
         let Some(users) = &self.users else { return Ok(None) };
-        lock(users).of(uid, mounted, &Folder::open(&self.volumes)?).map(Some)
+        let volumes = Folder::open(&self.volumes)?;
+        lock(users).of(uid, mounted, &volumes, lacks_name).map(Some)
     }
 
     /// A user for a program that is no pod's.
@@ -111,9 +112,14 @@ impl Home {
         self.users.as_ref().map(|users| lock(users).any()).transpose()
     }
 
-    /// Whether every pod has a user of its own.
+    /// Whether pods have users of their own.
     pub(super) fn has_users(&self) -> bool {
         self.users.is_some()
+    }
+
+    /// Whether these have names.
+    pub(super) fn has_names(&self) -> bool {
+        self.users.as_ref().is_some_and(|users| lock(users).have_names())
     }
 
     pub(super) fn cache(&self) -> &Path {
@@ -182,7 +188,7 @@ impl Home {
 
     /// Makes a folder that programs may pass through, and in which they change nothing.
     pub(super) fn make_passage(&self, path: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(self.passage()).create(path)
+        make_all(path, self.passage())
     }
 
     /// Lets the programs of a user read a file or a folder that stays the cluster's, in a folder of the cluster's.
@@ -219,6 +225,19 @@ impl Home {
 fn plain(uid: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     format!("{:_<1}", uid.replace(|c| !is_plain(c), "_"))
+}
+
+/// Makes a folder, and those in which it lies, with a mode that the mask of this process does not narrow.
+fn make_all(path: &Path, mode: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_all(path.parent().ok_or(error)?, mode)?;
+            make_all(path, mode)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes the left-overs of killed clusters: shims that were killed with them, then their folders.

@@ -178,10 +178,10 @@ impl Processes {
         }
         let (due, texts) = (tokens.due(), tokens.texts());
         self.with(pod, |known| known.tokens = tokens);
-        let (home, pod) = (self.0.home.clone(), pod.clone());
+        let (home, pod, lacks_name) = (self.0.home.clone(), pod.clone(), self.lacks_name(pod));
         let made = tokio::task::spawn_blocking(move || {
             let mounted: Vec<Below> = claims.values().flatten().cloned().collect();
-            let user = home.user(meta::uid(&pod.metadata), &mounted);
+            let user = home.user(meta::uid(&pod.metadata), &mounted, lacks_name);
             let user = user.map_err(|error| ("of a claim".to_owned(), error.to_string()))?;
             let given = Given {
                 home: &home,
@@ -302,7 +302,7 @@ impl Processes {
         let mut environment = self
             .environment(pod, container, &program, prepared, &root, &paths)
             .map_err(|why| ("CreateContainerConfigError", why))?;
-        if container.command.as_ref().is_none_or(|command| command.is_empty())
+        if container.command.as_ref().is_none_or(Vec::is_empty)
             && let Some(template) = self.template(&program, &environment).await
         {
             environment.insert("KUBEWRIGHT_TEMPLATE".to_owned(), template.display().to_string());

@@ -277,9 +277,37 @@ impl Processes {
         lock(&self.0.names).file(&self.0.home, pod)
     }
 
-    /// Whether every pod has a user of its own; otherwise all have the one who started the cluster.
-    pub(crate) fn have_users(&self) -> bool {
-        self.0.home.has_users()
+    /// With whom a pod shares its user, in words; none when the user is its own.
+    pub(crate) fn shared_user(&self, pod: &Pod) -> Option<&'static str> {
+        if !self.0.home.has_users() {
+            return Some(
+                "pods have no users of their own here: their programs run as the user who started the cluster, and \
+                 read, change and end whatever that user and all other pods may",
+            );
+        }
+        self.lacks_name(pod).then_some(
+            "its program needs the name of its user, and none can be given here for lack of a mount namespace: it runs as \
+             user 65534, like all such pods, which read, change and end each other",
+        )
+    }
+
+    /// Whether a program of a pod would not run as the pod's own user, because that has no name here: databases would
+    /// not.
+    fn lacks_name(&self, pod: &Pod) -> bool {
+        if !self.0.home.has_users() || self.0.home.has_names() {
+            return false;
+        }
+        let mut images = pod.spec.iter().flat_map(|spec| {
+            let all = spec.init_containers.iter().flatten().chain(&spec.containers);
+            all.filter_map(|container| container.image.as_deref())
+        });
+        images.any(|image| {
+            self.0
+                .runtime
+                .images
+                .find(image)
+                .is_ok_and(|program| program.template.is_some())
+        })
     }
 
     /// Writes the `resolv.conf` of a container beside its root folder, if it has one of its own. What resolvers would

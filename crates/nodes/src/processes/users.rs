@@ -20,6 +20,7 @@ use std::path::Path;
 use rustix::fs::{Gid, Uid};
 
 use super::beneath::{Below, Folder};
+use super::shim;
 
 /// The numbers, best first: the second for containers in which only so many users exist.
 const RANGES: [Range<u32>; 2] = [0x7000_0000..0x7ff0_0000, 20_000..60_000];
@@ -45,6 +46,27 @@ impl User {
         Gid::from_raw(self.0)
     }
 
+    /// Kills all processes of the user, and those that they start meanwhile.
+    fn kill_all(self) {
+        let is_own = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|found| found.uid() == self.0);
+        for _ in 0..100 {
+            let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter(is_own);
+            let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+            let pids: Vec<_> = pids.filter_map(rustix::process::Pid::from_raw).collect();
+            for pid in &pids {
+                // It may have ended meanwhile.
+                let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
+            }
+            if pids.is_empty() {
+                return;
+            }
+        }
+        tracing::warn!(
+            user = self.0,
+            "processes of a pod start others faster than they are killed"
+        );
+    }
+
     /// This machine's users and groups with this one: the texts of `/etc/passwd` and `/etc/group`.
     pub(super) fn texts(self, passwd: &str, group: &str, home: &Path) -> [String; 2] {
         let number = self.0;
@@ -61,6 +83,8 @@ impl User {
 #[derive(Debug)]
 pub(super) struct Users {
     range: Range<u32>,
+    /// Whether programs find the names of these users, in files that are mounted.
+    have_names: bool,
     given: BTreeMap<String, User>,
 }
 
@@ -74,15 +98,18 @@ impl Users {
         let range = range(&map("uid_map"), &map("gid_map"))?;
         Some(Users {
             range,
+            have_names: shim::may_mount(),
             given: BTreeMap::new(),
         })
     }
 
     /// The user of a pod that mounts these PersistentVolumes, whose folders become that user's; missing ones are made.
     ///
+    /// A pod that lacks a name for its user has the one without rights that every system knows.
+    ///
     /// # Errors
     /// When two of the volumes belong to different users and a pod of one of these is there.
-    pub(super) fn of(&mut self, pod: &str, mounted: &[Below], volumes: &Folder) -> io::Result<User> {
+    pub(super) fn of(&mut self, pod: &str, mounted: &[Below], volumes: &Folder, lacks_name: bool) -> io::Result<User> {
         let mut folders = Vec::new();
         for name in mounted {
             if volumes.has(name)? {
@@ -92,6 +119,7 @@ impl Users {
         let owners: Vec<u32> = folders.iter().map(Folder::owner).collect::<io::Result<_>>()?;
         let user = match self.given.get(pod) {
             Some(user) => *user,
+            None if lacks_name => NOBODY,
             None => match owners.iter().find(|owner| self.range.contains(*owner)) {
                 Some(owner) => User(*owner),
                 None => self.fresh(volumes.path())?,
@@ -115,14 +143,14 @@ impl Users {
         for (folder, owner) in foreign() {
             let is_of_pods = self.range.contains(owner) || *owner == NOBODY.0;
             let is_clusters = *owner == rustix::process::geteuid().as_raw();
-            match is_of_pods {
-                true => folder.give_all(*owner, user)?,
-                false if is_clusters => folder.give(Some(user))?,
-                false => {
-                    let path = folder.path().display();
-                    return Err(io::Error::other(format!("{path} belongs to user {owner}, no pod's")));
-                }
+            // Root's own is a copy that was put back, for example.
+            if !is_of_pods && !is_clusters {
+                let path = folder.path().display();
+                return Err(io::Error::other(format!(
+                    "{path} belongs to user {owner}, no pod's: give it to root (chown -R), and pods may have it"
+                )));
             }
+            folder.give_all(*owner, user)?;
         }
         for name in mounted {
             volumes.make(name, Some(user))?;
@@ -155,8 +183,16 @@ impl Users {
         Ok(User(self.range.start + number))
     }
 
+    pub(super) fn have_names(&self) -> bool {
+        self.have_names
+    }
+
+    /// Forgets a pod, with what may run of its user when the shim of a program was killed.
     pub(super) fn forget(&mut self, pod: &str) {
-        self.given.remove(pod);
+        let Some(user) = self.given.remove(pod) else { return };
+        if RANGES[0].contains(&user.0) && !self.given.values().any(|other| *other == user) {
+            user.kill_all();
+        }
     }
 }
 
@@ -230,13 +266,13 @@ mod tests {
                 .uid()
         };
         let name = |name: &str| Below::name(name).expect("a name");
-        let one = users.of("one", &[], &all).expect("a user");
-        let two = users.of("two", &[], &all).expect("a user");
+        let one = users.of("one", &[], &all, false).expect("a user");
+        let two = users.of("two", &[], &all, false).expect("a user");
         assert_ne!(one, two);
-        assert_eq!(users.of("one", &[], &all).expect("a user"), one);
+        assert_eq!(users.of("one", &[], &all, false).expect("a user"), one);
         volume("a", one);
         volume("b", users.any().expect("a user"));
-        assert_eq!(users.of("three", &[name("a")], &all).expect("a user"), one);
+        assert_eq!(users.of("three", &[name("a")], &all, false).expect("a user"), one);
         // All of a volume whose pods have gone becomes the new pod's, but what belongs to somebody else; links are not
         // followed. A volume that is in use stays.
         let host = folder.path().join("host");
@@ -246,7 +282,7 @@ mod tests {
         fs::hard_link(&host, folder.path().join("b/hard")).expect("root may");
         assert_eq!(
             users
-                .of("four", &[name("a"), name("b"), name("new")], &all)
+                .of("four", &[name("a"), name("b"), name("new")], &all, false)
                 .expect("a user"),
             one
         );
@@ -255,14 +291,19 @@ mod tests {
         }
         assert_eq!((owner("host"), owner("b/hard")), (0, 0));
         volume("c", two);
-        let refused = users.of("five", &[name("a"), name("c")], &all);
+        let refused = users.of("five", &[name("a"), name("c")], &all, false);
         assert!(refused.expect_err("two is there").to_string().contains("two users"));
         users.forget("two");
         // Its number is not given again while its files are there, and they are not anybody's.
         assert_eq!(owner("c/file"), two.0);
-        assert_eq!(users.of("six", &[name("c")], &all).expect("a user"), two);
+        assert_eq!(users.of("six", &[name("c")], &all, false).expect("a user"), two);
+        // Where no user has a name, only the programs that need one share one.
+        assert_eq!(users.of("eight", &[], &all, true).expect("a user"), NOBODY);
+        assert_eq!(users.of("nine", &[name("e")], &all, true).expect("a user"), NOBODY);
+        assert_eq!(owner("e"), NOBODY.0);
+        assert_ne!(users.of("ten", &[], &all, false).expect("a user"), NOBODY);
         // What belongs to a real user of the machine is no pod's.
         volume("d", User(1000));
-        assert!(users.of("seven", &[name("d")], &all).is_err());
+        assert!(users.of("seven", &[name("d")], &all, false).is_err());
     }
 }

@@ -703,3 +703,29 @@ fn without_root_pods_are_told() {
         USER.to_string()
     );
 }
+
+/// In a container without CAP_SYS_ADMIN there is no file of users for a pod: databases share one, and are told.
+#[test]
+fn without_mounts_databases_run_and_are_told() {
+    if !may_try() || !postgres_is_there() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    let program = folder.path().join("program");
+    let text = format!(
+        "#!/bin/sh\nexec setpriv --bounding-set -sys_admin '{}' \"$@\"\n",
+        crate::support::KUBEWRIGHT
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let cluster = RunningCluster::start_by(&program, folder, &["--runtime", "process"]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, DATABASE);
+    kubectl.ready("db");
+    refused(&kubectl, "db", "it runs as user 65534");
+    let user = |pod: &str| kubectl.ok(&["exec", pod, "--", "id", "-u"]).trim().to_owned();
+    assert_eq!(user("db"), "65534");
+    assert_ne!(user("attacker"), "65534");
+    assert!(!kubectl.ok(&["describe", "pod", "attacker"]).contains("NotEnforced"));
+}
