@@ -33,7 +33,7 @@ class Server:
         # PostgreSQL waits for its clients to go unless it is told so.
         self.end = signal.SIGINT if image == "postgres" else signal.SIGTERM
         folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{image}-"))
-        for name in ("data", "run", "cache", "root"):
+        for name in ("data", "run", "root"):
             (folder / name).mkdir()
             shutil.chown(folder / name, user)
         folder.chmod(0o755)
@@ -43,7 +43,6 @@ class Server:
             "PATH": ":".join([*programs, os.environ["PATH"], "/usr/sbin"]),
             "KUBEWRIGHT_POD_IP": self.address,
             "KUBEWRIGHT_RUN": str(folder / "run"),
-            "KUBEWRIGHT_CACHE": str(folder / "cache"),
             "KUBEWRIGHT_ROOT": str(folder / "root"),
             "DATADIR": str(folder / "data"),
         }

@@ -38,11 +38,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// assert!(respond(&DiscoveryPath::Group("unknown.example.org".to_owned()), "", &snapshot).is_none());
 /// ```
 pub fn respond(place: &DiscoveryPath, accept: &str, snapshot: &Snapshot) -> Option<Answer> {
-    let form = if matches!(place, DiscoveryPath::Core | DiscoveryPath::Groups) {
-        form_for(accept)
-    } else {
-        Form::Legacy
-    };
+    let form = form_of(place, accept);
     let mut answers = snapshot
         .discovery
         .answers
@@ -57,6 +53,14 @@ pub fn respond(place: &DiscoveryPath, accept: &str, snapshot: &Snapshot) -> Opti
         answers.insert((place.clone(), form), answer.clone());
     }
     answer
+}
+
+/// The form in which the document at a path is asked for.
+fn form_of(place: &DiscoveryPath, accept: &str) -> Form {
+    match place {
+        DiscoveryPath::Core | DiscoveryPath::Groups => form_for(accept),
+        _ => Form::Legacy,
+    }
 }
 
 /// The first media type of the list that can be served decides.

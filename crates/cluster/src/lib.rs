@@ -68,7 +68,7 @@ pub use kubewright_apiserver::model::duration::parse as go_duration;
 pub use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
-pub use kubewright_controllers::{CertificateWish, metrics};
+pub use kubewright_controllers::metrics;
 pub use kubewright_nodes::{Behaviours, Images, Nodes, ProcessRuntime, Stages};
 pub use kubewright_objects::KUBERNETES_VERSION;
 pub use kubewright_server::{

@@ -21,7 +21,7 @@ use kubewright::{Action, Context, Controller, Reconciler, Result};
 use serde_json::json;
 
 use super::CertificateSource;
-use crate::csr::CertificateRequest;
+use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::meta;
 
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -107,8 +107,7 @@ impl Certificates {
         let usages = spec.usages.clone().unwrap_or_default();
         let made = match allowed(spec) {
             None => return Ok(()),
-            Some(Err(why)) => Err(why),
-            Some(Ok(())) => source(&spec.request.0, &usages, lifetime(spec.expiration_seconds)),
+            Some(verdict) => verdict.and_then(|request| source(&request, &usages, lifetime(spec.expiration_seconds))),
         };
         let mut next = request.clone();
         let status = next.status.get_or_insert_default();
@@ -137,24 +136,22 @@ fn lifetime(seconds: Option<i32>) -> Duration {
     wanted.map_or(LONGEST, |seconds| Duration::from_secs(seconds).clamp(SHORTEST, LONGEST))
 }
 
-/// Whether the signer signs the request; none when it is a foreign signer.
-fn allowed(spec: &CertificateSigningRequestSpec) -> Option<std::result::Result<(), String>> {
+/// The request, if the signer signs it; none when it is a foreign signer.
+fn allowed(spec: &CertificateSigningRequestSpec) -> Option<std::result::Result<SigningRequest, String>> {
     let usages: BTreeSet<&str> = spec.usages.iter().flatten().map(String::as_str).collect();
-    let verdict = |judge: fn(&CertificateRequest, &BTreeSet<&str>) -> std::result::Result<(), String>| {
-        let csr = CertificateRequest::read(&spec.request.0);
-        Some(csr.and_then(|csr| judge(&csr, &usages)))
+    let judge = match spec.signer_name.as_str() {
+        CLIENT => client,
+        KUBELET_CLIENT => kubelet_client,
+        KUBELET_SERVING => kubelet_serving,
+        LEGACY => |_: &SigningRequest, _: &BTreeSet<&str>| Ok(()),
+        _ => return None,
     };
-    match spec.signer_name.as_str() {
-        CLIENT => verdict(client),
-        KUBELET_CLIENT => verdict(kubelet_client),
-        KUBELET_SERVING => verdict(kubelet_serving),
-        LEGACY => Some(Ok(())),
-        _ => None,
-    }
+    let request = SigningRequest::of_pem(&spec.request.0);
+    Some(request.and_then(|request| judge(&request, &usages).map(|()| request)))
 }
 
 /// `validAPIServerClientUsages`.
-fn client(_: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+fn client(_: &SigningRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
     let known = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages.iter().find(|usage| !known.contains(usage)) {
         return Err(format!("invalid usage for client certificate: {other}"));
@@ -166,15 +163,16 @@ fn client(_: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Resul
 }
 
 /// `ValidateKubeletClientCSR`.
-fn kubelet_client(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
-    let names = [
-        (csr.dns_names, "DNS subjectAltNames are not allowed"),
-        (csr.mails, "Email subjectAltNames are not allowed"),
-        (csr.addresses, "IP subjectAltNames are not allowed"),
-        (csr.uris, "URI subjectAltNames are not allowed"),
+fn kubelet_client(csr: &SigningRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+    let names = &csr.names;
+    let kinds = [
+        (names.dns.is_empty(), "DNS subjectAltNames are not allowed"),
+        (names.mails.is_empty(), "Email subjectAltNames are not allowed"),
+        (names.addresses.is_empty(), "IP subjectAltNames are not allowed"),
+        (names.uris.is_empty(), "URI subjectAltNames are not allowed"),
     ];
     of_nodes(csr)?;
-    if let Some((_, why)) = names.iter().find(|(count, _)| *count > 0) {
+    if let Some((_, why)) = kinds.iter().find(|(is_empty, _)| !is_empty) {
         return Err((*why).to_owned());
     }
     named_as_node(csr)?;
@@ -182,13 +180,14 @@ fn kubelet_client(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::res
 }
 
 /// `ValidateKubeletServingCSR`.
-fn kubelet_serving(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
+fn kubelet_serving(csr: &SigningRequest, usages: &BTreeSet<&str>) -> std::result::Result<(), String> {
     of_nodes(csr)?;
-    let why = match (csr.dns_names, csr.addresses, csr.mails, csr.uris) {
-        (0, 0, _, _) => "DNS or IP subjectAltName is required",
-        (_, _, 0, 0) => "",
-        (_, _, 0, _) => "URI subjectAltNames are not allowed",
-        _ => "Email subjectAltNames are not allowed",
+    let names = &csr.names;
+    let why = match (names.mails.is_empty(), names.uris.is_empty()) {
+        _ if names.dns.is_empty() && names.addresses.is_empty() => "DNS or IP subjectAltName is required",
+        (false, _) => "Email subjectAltNames are not allowed",
+        (true, false) => "URI subjectAltNames are not allowed",
+        (true, true) => "",
     };
     if !why.is_empty() {
         return Err(why.to_owned());
@@ -197,15 +196,15 @@ fn kubelet_serving(csr: &CertificateRequest, usages: &BTreeSet<&str>) -> std::re
     named_as_node(csr)
 }
 
-fn of_nodes(csr: &CertificateRequest) -> std::result::Result<(), String> {
-    if csr.organizations == ["system:nodes"] {
+fn of_nodes(csr: &SigningRequest) -> std::result::Result<(), String> {
+    if csr.subject.organizations == ["system:nodes"] {
         return Ok(());
     }
     Err("subject organization is not system:nodes".to_owned())
 }
 
-fn named_as_node(csr: &CertificateRequest) -> std::result::Result<(), String> {
-    if csr.common_name.starts_with("system:node:") {
+fn named_as_node(csr: &SigningRequest) -> std::result::Result<(), String> {
+    if csr.subject.common_name.starts_with("system:node:") {
         return Ok(());
     }
     Err("subject common name does not begin with system:node:".to_owned())
@@ -228,11 +227,10 @@ fn uses(usages: &BTreeSet<&str>, purpose: &str) -> std::result::Result<(), Strin
 /// Approves a kubelet's request for its client certificate if the requesting user has permission.
 async fn approve(request: &CertificateSigningRequest, ctx: &Context) -> Result<()> {
     let spec = &request.spec;
-    if spec.signer_name != KUBELET_CLIENT || !matches!(allowed(spec), Some(Ok(()))) {
+    let Some(Ok(wanted)) = allowed(spec).filter(|_| spec.signer_name == KUBELET_CLIENT) else {
         return Ok(());
-    }
-    let own =
-        CertificateRequest::read(&spec.request.0).is_ok_and(|csr| Some(&csr.common_name) == spec.username.as_ref());
+    };
+    let own = spec.username.as_ref() == Some(&wanted.subject.common_name);
     let kinds = [
         (
             "selfnodeclient",
@@ -298,30 +296,41 @@ async fn may(spec: &CertificateSigningRequestSpec, subresource: &str, ctx: &Cont
 
 #[cfg(test)]
 mod tests {
+    use kubewright_model::facts::signing_request::AlternativeNames;
+    use kubewright_model::facts::subject::Subject;
+
     use super::*;
 
     #[test]
     fn what_is_signed() {
-        let check = |judge: fn(&CertificateRequest, &BTreeSet<&str>) -> std::result::Result<(), String>,
-                     csr: &CertificateRequest,
+        let check = |judge: fn(&SigningRequest, &BTreeSet<&str>) -> std::result::Result<(), String>,
+                     csr: &SigningRequest,
                      usages: &[&str],
                      expected: &str| {
             let verdict = judge(csr, &usages.iter().copied().collect());
             assert_eq!(verdict.err().unwrap_or_default(), expected, "{csr:?} {usages:?}");
         };
-        let node = CertificateRequest {
-            common_name: "system:node:n".to_owned(),
-            organizations: vec!["system:nodes".to_owned()],
-            ..CertificateRequest::default()
+        let request = |organizations: &[&str], names: AlternativeNames| SigningRequest {
+            subject: Subject {
+                common_name: "system:node:n".to_owned(),
+                organizations: organizations.iter().map(|&name| name.to_owned()).collect(),
+                ..Subject::default()
+            },
+            names,
+            ..SigningRequest::default()
         };
-        let serving = CertificateRequest {
-            dns_names: 1,
-            ..node.clone()
+        let one = || vec!["a".to_owned()];
+        let dns = || AlternativeNames {
+            dns: one(),
+            ..AlternativeNames::default()
         };
-        let other = CertificateRequest {
-            organizations: vec![],
-            ..node.clone()
-        };
+        let nodes = ["system:nodes"];
+        let node = request(&nodes, AlternativeNames::default());
+        let serving = request(&nodes, dns());
+        let (other, more) = (
+            request(&[], AlternativeNames::default()),
+            request(&["system:nodes", "a"], dns()),
+        );
         check(client, &node, &["client auth"], "");
         check(
             client,
@@ -357,21 +366,20 @@ mod tests {
         );
         check(kubelet_serving, &serving, &["server auth", "digital signature"], "");
         check(kubelet_serving, &node, &[], "DNS or IP subjectAltName is required");
-        check(
-            kubelet_serving,
-            &CertificateRequest {
-                mails: 1,
-                ..serving.clone()
-            },
-            &[],
-            "Email subjectAltNames are not allowed",
-        );
-        check(
-            kubelet_serving,
-            &CertificateRequest { uris: 1, ..serving },
-            &[],
-            "URI subjectAltNames are not allowed",
-        );
+        for (mails, uris, why) in [
+            (one(), vec![], "Email subjectAltNames are not allowed"),
+            (one(), one(), "Email subjectAltNames are not allowed"),
+            (vec![], one(), "URI subjectAltNames are not allowed"),
+        ] {
+            check(
+                kubelet_serving,
+                &request(&nodes, AlternativeNames { mails, uris, ..dns() }),
+                &[],
+                why,
+            );
+        }
+        // More groups than nodes have are as bad as none.
+        check(kubelet_serving, &more, &[], "subject organization is not system:nodes");
     }
 
     #[test]

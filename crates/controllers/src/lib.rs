@@ -35,8 +35,8 @@
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `selecting`
 //! (what selects a pod), `intstr`; `kubewright-objects` has what the nodes read with, too. Metrics that users set for
-//! autoscalers are in [`metrics`], the contents of certificate requests in `csr`. What a quota counts is decided in
-//! `kubewright_model::quota`.
+//! autoscalers are in [`metrics`]. What a quota counts is decided in `kubewright_model::quota`, what a certificate
+//! request says in `kubewright_model::facts::signing_request`.
 //!
 //! The tests of each decision are beside it; `crates/cluster/tests/it/as_upstream` has scenarios recorded from the real
 //! controllers, `crates/testing/tests/it/crashes` kills them after each of their writes.
@@ -49,7 +49,6 @@ mod certificates;
 mod claim;
 mod clusterrole_aggregation;
 mod cronjob;
-mod csr;
 mod daemonset;
 mod deployment;
 mod disruption;
@@ -83,9 +82,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Error, ManagerBuilder, SystemClock};
+use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::usage::{Annotated, Meter};
-
-pub use csr::CertificateRequest as CertificateWish;
 
 /// The names of these controllers, as `--controllers` takes them.
 pub const NAMES: &[&str] = &[
@@ -133,8 +131,9 @@ pub struct SecretToken<'a> {
 /// Where signed tokens come from; `None` when there is no key.
 pub type TokenSource = Arc<dyn Fn(&SecretToken<'_>) -> Option<String> + Send + Sync>;
 
-/// Makes a certificate (PEM) of a request (PEM) for these usages and this time, or says why not.
-pub type CertificateSource = Arc<dyn Fn(&[u8], &[String], Duration) -> Result<String, String> + Send + Sync>;
+/// Makes a certificate (PEM) of a request for these usages and this time, or says why not. It is given the request as it
+/// was checked, and reads no text again.
+pub type CertificateSource = Arc<dyn Fn(&SigningRequest, &[String], Duration) -> Result<String, String> + Send + Sync>;
 
 /// The settings of the controllers.
 #[derive(Clone)]

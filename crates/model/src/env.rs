@@ -21,6 +21,11 @@ pub trait Env: Send + Sync + 'static {
     /// A future that is ready after `duration`: the end of a watch, the next bookmark. It may be dropped at any time.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
+    /// Lets others compute, between two objects of a request that changes many. By default at once.
+    fn give_way(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// A pause between two writes, long enough for watchers to see the first before the second. By default there is
     /// none: only a server with clients of its own needs it.
     fn moment(&self) -> BoxFuture<'static, ()> {

@@ -310,6 +310,11 @@ impl Status {
         Status::failure(413, "RequestEntityTooLarge", message)
     }
 
+    /// 504 for a request whose time is up (`NewTimeoutError`).
+    pub fn timed_out(why: &str) -> Status {
+        Status::failure(504, "Timeout", format!("Timeout: {why}")).with_empty_details()
+    }
+
     /// 504 for a version that this server has not reached.
     pub fn too_large_version(asked: u64, current: u64) -> Status {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");

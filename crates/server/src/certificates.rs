@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use kubewright_apiserver::model::facts::signing_request::SigningRequest;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -124,18 +124,8 @@ impl Authority {
     }
 
     /// The certificate that clients must trust, as DER.
-    #[cfg(test)]
     pub(crate) fn der(&self) -> &CertificateDer<'static> {
         &self.der
-    }
-
-    /// This authority alone, for code that verifies certificates against it.
-    pub(crate) fn roots(&self) -> Result<RootCertStore> {
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(self.der.clone())
-            .map_err(|error| Error::Tls(error.to_string()))?;
-        Ok(roots)
     }
 
     /// A serving certificate for this machine's loopback, the names that pods use, and the address that is listened on.
@@ -188,12 +178,15 @@ impl Authority {
         self.sign("client certificate", params)
     }
 
-    /// Makes a certificate of a request (PEM), for these usages of the API; answers it in PEM, or why there is none.
-    pub fn certify(&self, pem: &[u8], usages: &[String], lifetime: Duration) -> std::result::Result<String, String> {
-        let dates = |lifetime| valid_now(DistinguishedName::new(), lifetime);
-        let request = csr::prepared(pem, usages, dates, lifetime)?;
-        let certificate = request.signed_by(&self.issuer).map_err(|error| error.to_string())?;
-        Ok(certificate.pem())
+    /// Makes a certificate of a request, for these usages of the API; answers it in PEM, or why there is none.
+    pub fn certify(
+        &self,
+        request: &SigningRequest,
+        usages: &[String],
+        lifetime: Duration,
+    ) -> std::result::Result<String, String> {
+        let dates = valid_now(DistinguishedName::new(), lifetime);
+        csr::certificate(request, usages, dates, &self.issuer).map(|der| pem("CERTIFICATE", &der))
     }
 
     fn sign(&self, what: &'static str, mut params: CertificateParams) -> Result<Certified> {
@@ -241,12 +234,7 @@ impl Certified {
             self.key.public_key_raw(),
         ]
         .concat();
-        let text = BASE64_STANDARD.encode(der);
-        let lines: Vec<&str> = (0..text.len().div_ceil(64))
-            .map(|line| &text[line * 64..text.len().min((line + 1) * 64)])
-            .collect();
-        let label = "EC PRIVATE KEY";
-        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+        pem("EC PRIVATE KEY", &der)
     }
 
     pub(crate) fn certificate_der(&self) -> CertificateDer<'static> {
@@ -256,6 +244,15 @@ impl Certified {
     pub(crate) fn key_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
     }
+}
+
+/// A PEM block.
+pub(crate) fn pem(label: &str, der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
+    let lines: Vec<&str> = (0..text.len().div_ceil(64))
+        .map(|line| &text[line * 64..text.len().min((line + 1) * 64)])
+        .collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 /// The error for a file of the authority that cannot be used.
@@ -408,7 +405,8 @@ mod tests {
         let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
         let authority = Authority::new().expect("an authority");
         let usages = ["client auth".to_owned(), "digital signature".to_owned()];
-        let made = authority.certify(request.as_bytes(), &usages, Duration::from_secs(3600));
+        let request = SigningRequest::of_pem(request.as_bytes()).expect("a request");
+        let made = authority.certify(&request, &usages, Duration::from_secs(3600));
         let der = CertificateDer::from_pem_slice(made.expect("a certificate").as_bytes()).expect("PEM");
         let certificate = parsed(&der);
         assert!(!certificate.is_ca());
@@ -420,7 +418,6 @@ mod tests {
         assert_eq!(names.value.general_names, [GeneralName::DNSName("a.example")]);
         let usage = certificate.extended_key_usage().expect("readable").expect("there");
         assert!(usage.value.client_auth && !usage.value.server_auth);
-        assert!(authority.certify(b"nonsense", &usages, Duration::ZERO).is_err());
     }
 
     #[test]

@@ -65,6 +65,10 @@ impl Env for RealEnv {
         Box::pin(tokio::time::sleep(duration))
     }
 
+    fn give_way(&self) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::task::yield_now())
+    }
+
     fn moment(&self) -> BoxFuture<'static, ()> {
         self.sleep(MOMENT)
     }

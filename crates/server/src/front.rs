@@ -8,6 +8,8 @@
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
 //!   connection; one that turns out to take long, or to wait for a webhook, goes there as well;
 //! - a large request begins only while its user has room in memory left (see [`crate::shares`]);
+//! - a request that takes longer than it may is dropped and answered with 504, unless it has changed something by then;
+//!   its waiting counts as well;
 //! - a client that leaves too many answers unread gets no further ones (see [`crate::response::unsent`]).
 //!
 //! How the answer is sent is decided in [`crate::response`].
@@ -31,6 +33,7 @@ use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
     Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::pieces::too_fine;
@@ -160,6 +163,7 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
+        let received = Instant::now();
         let (mut parts, body) = request.into_parts();
         if let Some(escape) = first_broken_escape(parts.uri.path()) {
             return self.respond(bad_request(&format!(
@@ -181,7 +185,7 @@ impl Front {
                 return self.refused(&parts, body, *refusal);
             }
         };
-        let body = match self.read(&parts, body, &found.user.name).await {
+        let body = match self.read(&parts, body, &found.user.name, &admitted).await {
             Ok(body) => body,
             Err(mut refusal) => {
                 admitted.complete(&mut refusal);
@@ -198,9 +202,16 @@ impl Front {
             head: parts,
             body,
         });
-        let answer = match weight {
-            Weight::Light => self.light(asked.clone()).await,
-            Weight::Heavy => self.heavy(asked.clone()).await,
+        let answering = async {
+            match weight {
+                Weight::Light => self.light(asked.clone()).await,
+                Weight::Heavy => self.heavy(asked.clone()).await,
+            }
+        };
+        let deadline = asked.admitted.handling_limit().map(|limit| received + limit);
+        let answer = match in_time(deadline, &asked.admitted, answering).await {
+            Some(answer) => answer,
+            None => Err(self.api.timed_out(&asked.admitted, &asked.head)),
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
         if let Some(annotate) = self.annotate {
@@ -302,6 +313,7 @@ impl Front {
         parts: &http::request::Parts,
         mut body: B,
         user: &str,
+        admitted: &Admitted,
     ) -> Result<RequestBody, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
@@ -316,12 +328,15 @@ impl Front {
         let refusal = if announced_too_large {
             self.api.body_too_large()
         } else {
-            match tokio::time::timeout(self.body_timeout, collect(&mut body, &mut held)).await {
+            let shorter = admitted.time_limit().filter(|limit| *limit < self.body_timeout);
+            let timeout = shorter.unwrap_or(self.body_timeout);
+            match tokio::time::timeout(timeout, collect(&mut body, &mut held)).await {
                 Ok(Ok(Collected::Whole)) => return Ok(held),
                 Ok(Ok(Collected::TooLarge)) => self.api.body_too_large(),
                 Ok(Ok(Collected::TooFine)) => broken_body(&too_fine()),
                 Ok(Ok(Collected::TooMany(full))) => return Err(too_many_bodies(full)),
                 Ok(Err(error)) => return Err(broken_body(&error)),
+                Err(_) if shorter.is_some() => return Err(self.api.timed_out(admitted, parts)),
                 Err(_) => return Err(late_body(self.body_timeout)),
             }
         };
@@ -409,6 +424,23 @@ fn panicked() -> Response<Body> {
     )
 }
 
+/// The result of work that is dropped when its time is up, unless it has changed something by then; none when it was.
+async fn in_time<T>(deadline: Option<Instant>, admitted: &Admitted, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let Some(deadline) = deadline else {
+        return Some(work.await);
+    };
+    tokio::select! {
+        biased;
+        done = work.as_mut() => return Some(done),
+        () = tokio::time::sleep_until(deadline) => {}
+    }
+    if admitted.expire() {
+        return None;
+    }
+    Some(work.await)
+}
+
 /// The result of tried work; none when it has made an outbound call, and its answer has come: it should continue on
 /// another thread.
 async fn stays<W: Future + Unpin>(work: &mut W, trial: &Trial) -> Option<W::Output> {
@@ -470,3 +502,6 @@ pub(crate) fn status(code: StatusCode, reason: &str, message: &str) -> Response<
     );
     response
 }
+
+#[cfg(test)]
+mod tests;

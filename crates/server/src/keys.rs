@@ -10,6 +10,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kubewright_apiserver::authentication::{Signer, SignerError};
+use kubewright_apiserver::model::facts::der::{self, tag};
 use ring::digest;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -97,17 +98,21 @@ impl PrivateKey {
 
 /// The private key of a PEM section; `None` when the section is something else, such as the parameters of a curve.
 fn private_key(section: &Pem) -> Result<Option<PrivateKey>, String> {
-    let der = &section.contents;
+    let key = section.contents.as_slice();
     match section.label.as_str() {
         "PRIVATE KEY" => {
-            let rsa = RsaKeyPair::from_pkcs8(der).map(|pair| PrivateKey::Rsa(Box::new(pair)));
-            rsa.or_else(|_| p256(der)).map(Some)
+            let rsa = RsaKeyPair::from_pkcs8(key).map(|pair| PrivateKey::Rsa(Box::new(pair)));
+            rsa.or_else(|_| p256(key)).map(Some)
         }
-        "RSA PRIVATE KEY" => RsaKeyPair::from_der(der)
+        "RSA PRIVATE KEY" => RsaKeyPair::from_der(key)
             .map(|pair| Some(PrivateKey::Rsa(Box::new(pair))))
             .map_err(|why| format!("the RSA key cannot be used: {why}; keys of 2048 to 8192 bits are served")),
         // PKCS #8 wraps a SEC1 key: a version, the algorithm, and the key as a string of octets.
-        "EC PRIVATE KEY" => p256(&der_of(0x30, &[&[0x02, 0x01, 0x00], &P256, &der_of(0x04, &[der])])).map(Some),
+        "EC PRIVATE KEY" => p256(&der::value(
+            tag::SEQUENCE,
+            &[&[0x02, 0x01, 0x00], &P256, &der::value(tag::OCTETS, &[key])],
+        ))
+        .map(Some),
         _ => Ok(None),
     }
 }
@@ -260,26 +265,7 @@ impl Signer for GivenKeys {
 
 /// SubjectPublicKeyInfo of a key.
 fn public_info(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
-    der_of(0x30, &[algorithm, &der_of(0x03, &[&[0], key])])
-}
-
-/// A value in DER: its tag, its length, its content.
-fn der_of(tag: u8, content: &[&[u8]]) -> Vec<u8> {
-    let content = content.concat();
-    let bytes = content.len().to_be_bytes();
-    let significant: Vec<u8> = bytes.into_iter().skip_while(|byte| *byte == 0).collect();
-    let mut der = vec![tag];
-    match significant.as_slice() {
-        [] => der.push(0),
-        [short] if *short < 0x80 => der.push(*short),
-        long => {
-            // A usize has eight bytes at most.
-            der.push(0x80 | u8::try_from(long.len()).unwrap_or(8));
-            der.extend_from_slice(long);
-        }
-    }
-    der.extend(content);
-    der
+    der::value(tag::SEQUENCE, &[algorithm, &der::value(tag::BITS, &[&[0], key])])
 }
 
 /// A number as its bytes: DER puts a zero in front where the first bit is set.

@@ -8,14 +8,14 @@
 //!
 //! | to change | go to | its tests |
 //! |---|---|---|
-//! | HTTPS: accepting, TLS, HTTP/1.1, HTTP/2 | `listen`; which TLS: `tls.rs` | `crates/cluster/tests/it/plain_kube.rs`, `bad_input.rs` there |
+//! | HTTPS: accepting, TLS, HTTP/1.1, HTTP/2 | `listen`; which TLS: `tls.rs`; which clients: `clients.rs` | `crates/cluster/tests/it/plain_kube.rs`, `bad_input.rs` there |
 //! | what connections may cost | `places`, [`Limits`] in `places/limits.rs` | `crates/cluster/tests/it/crowds.rs`, `bad_input.rs` there |
 //! | what requests under way may cost | `front.rs`, `work.rs`, `shares.rs`, `pieces.rs`; the share of one: `shares.rs` of the API server | the tests there |
 //! | how answers are sent | `response`; those that wait for their clients: `response/unsent.rs` | the tests there |
 //! | the protocols of `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`: WebSockets, SPDY/3.1, and their channels | the tests there; `crates/cli/tests/it/processes/streams.rs` |
 //! | what is on disk | `durable`; raise `FORMAT` if an older version would misread it | the tests there: damage, failing disks, power cuts; `crates/cluster/tests/it/durable.rs` kills a loaded server |
 //! | how webhooks are reached | `outbound.rs` | the tests there |
-//! | certificates and keys: made, given, shown | `certificates.rs`, `csr.rs`, `pki.rs`, `keys.rs`, `signer.rs`, `webhook_certificates.rs` | the tests there |
+//! | certificates and keys: made, given, shown | `certificates.rs`, `csr.rs`, `signatures.rs`, `pki.rs`, `keys.rs`, `signer.rs`, `webhook_certificates.rs` | the tests there |
 //! | the kubeconfig of a cluster | `kubeconfig.rs` | the tests there |
 //! | the files of the audit log | `audit.rs` | the tests there |
 //!
@@ -25,6 +25,7 @@
 
 mod audit;
 mod certificates;
+mod clients;
 mod csr;
 mod durable;
 mod env;
@@ -40,6 +41,7 @@ mod places;
 mod regular;
 mod response;
 mod shares;
+mod signatures;
 mod signer;
 pub mod streams;
 mod tls;

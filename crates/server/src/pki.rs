@@ -9,14 +9,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kubewright_apiserver::authentication::Signer;
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificates::Authority;
 use crate::error::{Error, Result};
 use crate::keys::GivenKeys;
-use crate::tls::{Serving, Tls};
+use crate::tls::{Clients, Serving, Tls};
 
 /// Certificates and keys of a caller's; see `ClusterBuilder::pki` of `kubewright-cluster`.
 #[derive(Clone)]
@@ -25,7 +24,7 @@ pub struct Pki {
     certificates: String,
     key: Arc<PrivateKeyDer<'static>>,
     chain: Vec<CertificateDer<'static>>,
-    clients: Option<RootCertStore>,
+    clients: Option<Vec<CertificateDer<'static>>>,
     /// The same as it was given.
     clients_text: Option<String>,
     signer: Option<Arc<GivenKeys>>,
@@ -60,11 +59,9 @@ impl Pki {
     /// When there is no certificate in it that can be one.
     pub fn clients(mut self, authorities: &str) -> Result<Pki> {
         let unread = |why: String| Error::Tls(format!("the authorities of clients cannot be read: {why}"));
-        let mut roots = RootCertStore::empty();
-        for certificate in read_certificates(authorities).map_err(unread)? {
-            roots.add(certificate).map_err(|why| unread(why.to_string()))?;
-        }
-        self.clients = Some(roots);
+        let certificates = read_certificates(authorities).map_err(unread)?;
+        Clients::of(certificates.clone()).map_err(unread)?;
+        self.clients = Some(certificates);
         self.clients_text = Some(authorities.to_owned());
         Ok(self)
     }

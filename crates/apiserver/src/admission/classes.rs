@@ -28,7 +28,7 @@ pub struct Classes {
 }
 
 /// The classes that say that they are the default, by store and name. There is one or none, as a rule.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Defaults(BTreeMap<&'static str, BTreeMap<String, Arc<StoredObject>>>);
 
 impl Derived for Defaults {

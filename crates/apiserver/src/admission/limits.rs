@@ -20,6 +20,9 @@ use crate::values::{Object, ensure, get};
 /// The cost of looking up an amount and comparing it.
 const LOOKED_UP: usize = 4;
 
+/// So many bytes of a range are read in a step.
+const READ: usize = 8;
+
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Applies the LimitRanges of a namespace to the pods and claims that are created in it.
@@ -55,11 +58,13 @@ impl LimitRanger {
             ..ListRequest::default()
         };
         // A store that cannot be listed has no ranges to apply.
-        let listed = self.storage.list("limitranges", &request);
-        listed.map_or_else(
-            |_| Vec::new(),
-            |listed| listed.items.into_iter().map(|(_, item)| item).collect(),
-        )
+        let listed = self.storage.entries("limitranges", &request);
+        let ranges = listed.map(|listed| listed.items).unwrap_or_default();
+        // Whoever may write them may write large ones, and many. To read them is the work of the writes that they
+        // concern.
+        let text = ranges.iter().map(|(_, range)| range.encoded().len()).sum::<usize>();
+        budget::spend(ranges.len() + text / READ);
+        ranges.into_iter().map(|(_, range)| range.object()).collect()
     }
 
     fn check(&self, attributes: &Attributes, new: &Value, old: Option<&Value>) -> Result<(), Status> {

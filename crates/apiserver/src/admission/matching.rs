@@ -11,7 +11,7 @@
 //! Not here: match conditions, which need CEL.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright_schema::error::aggregate;
@@ -24,6 +24,7 @@ use super::{Attributes, Operation, Session};
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::Status;
+use crate::storage::SharedMap;
 use crate::values::get;
 
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
@@ -293,40 +294,30 @@ impl Criteria {
 }
 
 /// Names of webhook configurations or policies by the resources that their [`Criteria`] may choose.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ByResource {
-    names: BTreeMap<String, BTreeSet<String>>,
+    names: SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>,
 }
 
 impl ByResource {
     /// Adds a name with all its criteria.
     pub fn insert<'c>(&mut self, name: &str, criteria: impl Iterator<Item = &'c Criteria>) {
         for plural in criteria.flat_map(Criteria::plurals) {
-            if let Some(names) = self.names.get_mut(plural) {
-                names.insert(name.to_owned());
-            } else {
-                self.names.insert(plural.to_owned(), BTreeSet::from([name.to_owned()]));
-            }
+            self.names.or_default(plural.into()).insert(name.into(), ());
         }
     }
 
     /// Removes a name that was added with these criteria.
     pub fn remove<'c>(&mut self, name: &str, criteria: impl Iterator<Item = &'c Criteria>) {
         for plural in criteria.flat_map(Criteria::plurals) {
-            let Some(names) = self.names.get_mut(plural) else {
-                continue;
-            };
-            names.remove(name);
-            if names.is_empty() {
-                self.names.remove(plural);
-            }
+            self.names.remove_within(plural, name);
         }
     }
 
     /// The names that may choose requests to a resource, in their order.
     pub fn of(&self, plural: &str) -> BTreeSet<&str> {
         let named = [plural, "*"].into_iter().filter_map(|plural| self.names.get(plural));
-        named.flatten().map(String::as_str).collect()
+        named.flat_map(SharedMap::keys).map(|name| &**name).collect()
     }
 }
 

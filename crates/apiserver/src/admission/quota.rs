@@ -9,7 +9,7 @@
 //! counts again, as upstream. Quotas that count nothing of the kind are not looked at, however many there are. Not
 //! here: the counting itself (see [`crate::quota`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright_schema::budget;
@@ -20,7 +20,7 @@ use crate::model::form;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::{self, Evaluator, Write};
-use crate::storage::{Derived, Followed, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::get;
 
 const STORE: &str = "resourcequotas";
@@ -39,19 +39,23 @@ impl Default for ResourceQuotas {
 }
 
 /// The quotas of each namespace by the resources that they limit.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counting {
-    namespaces: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    namespaces: SharedMap<Arc<str>, SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>>,
     /// The resources that each quota limits, by its key.
-    limited: BTreeMap<String, Vec<String>>,
+    limited: SharedMap<Arc<str>, Arc<[String]>>,
 }
 
 impl Counting {
     /// The keys of the quotas of a namespace that count an evaluator's resources, in their order.
     fn of(&self, namespace: &str, evaluator: &Evaluator) -> BTreeSet<String> {
-        let resources = self.namespaces.get(namespace).into_iter().flatten();
-        let counted = resources.filter(|(name, _)| evaluator.counts(name));
-        counted.flat_map(|(_, keys)| keys).cloned().collect()
+        let resources = self.namespaces.get(namespace).into_iter().flat_map(SharedMap::iter);
+        let counted = resources.filter(|(name, _)| {
+            budget::spend(1);
+            evaluator.counts(name)
+        });
+        let keys = counted.flat_map(|(_, keys)| keys.keys());
+        keys.map(|key| key.to_string()).collect()
     }
 }
 
@@ -59,27 +63,24 @@ impl Derived for Counting {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         let hard = object.map(|quota| get(quota.value(), &["status", "hard"]).as_object());
         let hard = hard.flatten().into_iter().flatten();
-        let limits: Vec<String> = hard.map(|(name, _)| name.clone()).collect();
+        let limits: Arc<[String]> = hard.map(|(name, _)| name.clone()).collect();
         let before = self.limited.remove(key).unwrap_or_default();
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
         // Nearly all changes are of the usage.
         if before != limits {
-            let resources = self.namespaces.entry(namespace.to_owned()).or_default();
-            for name in &before {
-                if let Some(keys) = resources.get_mut(name) {
-                    keys.remove(key);
-                }
+            let resources = self.namespaces.or_default(namespace.into());
+            for name in before.iter() {
+                resources.remove_within(name.as_str(), key);
             }
-            for name in &limits {
-                resources.entry(name.clone()).or_default().insert(key.to_owned());
+            for name in limits.iter() {
+                resources.or_default(name.as_str().into()).insert(key.into(), ());
             }
-            resources.retain(|_, keys| !keys.is_empty());
             if resources.is_empty() {
                 self.namespaces.remove(namespace);
             }
         }
         if !limits.is_empty() {
-            self.limited.insert(key.to_owned(), limits);
+            self.limited.insert(key.into(), limits);
         }
     }
 }

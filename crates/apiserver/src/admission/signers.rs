@@ -67,7 +67,13 @@ impl Signers {
             return Ok(());
         }
         let why = match SigningRequest::read(spec("request")) {
-            Ok(request) if request.organizations.iter().any(|group| group == "system:masters") => {
+            Ok(request)
+                if request
+                    .subject
+                    .organizations
+                    .iter()
+                    .any(|group| group == "system:masters") =>
+            {
                 format!("use of {SIGNER} signer with system:masters group is not allowed")
             }
             Ok(_) => return Ok(()),

@@ -306,6 +306,50 @@ fn a_request_that_its_client_gives_up_is_complete_all_the_same() {
     assert_eq!(stages, ["RequestReceived", "ResponseComplete"]);
 }
 
+/// A user's rules decide how long it takes to hold a request against them. Where that is long it begins again elsewhere,
+/// and is entered once.
+#[test]
+fn a_request_whose_admission_begins_again_is_entered_once() {
+    let (api, kept) = server(EVERYTHING, false);
+    let create = |path: &str, object: Value| {
+        let request = Request::post(format!("/apis/rbac.authorization.k8s.io/v1/namespaces/default/{path}"));
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Bytes::from(object.to_string())).unwrap();
+        let answer = api.handle(request, crate::UserInfo::admin()).now_or_never().unwrap();
+        assert_eq!(answer.status(), 201);
+    };
+    let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["a"]});
+    create("roles", json!({"metadata": {"name": "r"}, "rules": vec![rule; 20_000]}));
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    let subjects = json!([{"kind": "User", "name": "jane"}]);
+    create(
+        "rolebindings",
+        json!({"metadata": {"name": "r"}, "roleRef": role, "subjects": subjects}),
+    );
+    kept.take();
+    let check = |user: &str, begins_again: bool| {
+        let user = crate::UserInfo::authenticated(user, []);
+        let head = Request::get("/api/v1/namespaces/default/pods/b")
+            .body(())
+            .unwrap()
+            .into_parts()
+            .0;
+        let (trial, arrival) = (ApiServer::trial(), crate::Arrival::default());
+        let tried = api
+            .try_admit(&trial, &arrival, &head, user.clone())
+            .now_or_never()
+            .unwrap();
+        assert_eq!(tried.is_err(), begins_again, "{}", user.name);
+        let admitted = tried.unwrap_or_else(|_| api.admit_arrived(&arrival, &head, user).now_or_never().unwrap());
+        assert_eq!(admitted.err().unwrap().status(), 403);
+        let stages: Vec<Value> = kept.take().iter().map(|event| event["stage"].clone()).collect();
+        assert_eq!(stages, ["RequestReceived", "ResponseComplete"]);
+    };
+    check("joe", false);
+    check("jane", true);
+    check("joe", false);
+}
+
 #[test]
 fn clients_learn_by_what_name_they_are_entered() {
     let (api, kept) = server(EVERYTHING, false);

@@ -6,7 +6,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `rule.rs` | a rule: which requests it allows, which rules it covers |
+//! | `rule.rs` | a rule: which rules it covers, how it is printed |
+//! | `compiled.rs` | which requests a rule allows; the rules of a stored role |
 //! | `policy.rs` | the stored roles and bindings, indexed by subject |
 //! | `rbac.rs` | the authorizer |
 //! | `webhook` | another server that is asked |
@@ -24,6 +25,7 @@
 //! `server`).
 
 pub mod bootstrap;
+mod compiled;
 pub(crate) mod escalation;
 pub(crate) mod impersonation;
 mod inquiry;

@@ -1,9 +1,13 @@
 //! The stored Roles, ClusterRoles, RoleBindings and ClusterRoleBindings, indexed by their subjects.
 //!
 //! A [`Policy`] follows the four stores ([`Followed`]), so that an answer follows from every write that ended before
-//! the question, and costs microseconds.
+//! the question, and costs microseconds. It is asked for every request of every user, and most roles and bindings are
+//! written by users who have one namespace: so a decision looks at an index that is published, without any lock, and
+//! at the bindings and roles of its own user and namespace alone. A write of a role costs others nothing: it is read by
+//! the first request of a user who is bound to it. A write of a binding is taken in before it is answered.
 //!
-//! Invariants: the index can be thrown away and rebuilt from storage; a binding is found by each of its subjects.
+//! Invariants: the index can be thrown away and rebuilt from storage; a binding is found by each of its subjects; each
+//! step of a decision is counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,9 +17,10 @@ use kubewright_schema::budget;
 use kubewright_schema::error::quote;
 use serde_json::Value;
 
+use super::compiled::{CompiledRule, Role};
 use super::{GROUP, Rule};
 use crate::model::user::{UserInfo, service_account_name};
-use crate::storage::{Derived, Followed, Storage, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, Storage, StoredObject};
 
 const STORES: [&str; 4] = [
     "clusterroles.rbac.authorization.k8s.io",
@@ -84,11 +89,11 @@ struct Subject {
 }
 
 /// A role binding or cluster role binding.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Binding {
-    name: String,
+    name: Arc<str>,
     /// Empty for a cluster role binding.
-    namespace: String,
+    namespace: Arc<str>,
     role: RoleRef,
     subjects: Vec<Subject>,
 }
@@ -126,7 +131,7 @@ impl fmt::Display for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Source { binding, subject } = self;
         let (kind, name) = if binding.namespace.is_empty() {
-            ("ClusterRoleBinding", binding.name.clone())
+            ("ClusterRoleBinding", binding.name.to_string())
         } else {
             ("RoleBinding", format!("{}/{}", binding.name, binding.namespace))
         };
@@ -151,7 +156,7 @@ impl fmt::Display for Source<'_> {
 /// The items that [`Policy::visit`] yields.
 pub(crate) enum Visit<'a> {
     /// A rule that is given to the user.
-    Rule(&'a Rule, Source<'a>),
+    Rule(&'a CompiledRule, Source<'a>),
     /// A binding of the user refers to a role that does not exist.
     Error(ResolveError),
 }
@@ -187,14 +192,6 @@ impl Subject {
             _ => None,
         }
     }
-
-    fn is(&self, user: &UserInfo, binding: &str) -> bool {
-        match self.key(binding) {
-            Some((Who::User, name)) => user.name == name,
-            Some((Who::Group, name)) => user.in_group(&name),
-            None => false,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -203,16 +200,30 @@ enum Who {
     Group,
 }
 
+/// The bindings of a user or group by name, each with the number of its first subject that is meant.
+type Bound = SharedMap<Arc<str>, u32>;
+
 /// The bindings of one namespace, or those of the cluster.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Bindings {
-    by_name: BTreeMap<String, Binding>,
-    users: BTreeMap<String, BTreeSet<String>>,
-    groups: BTreeMap<String, BTreeSet<String>>,
+    by_name: SharedMap<Arc<str>, Arc<Binding>>,
+    users: SharedMap<Arc<str>, Bound>,
+    groups: SharedMap<Arc<str>, Bound>,
+}
+
+impl Binding {
+    /// Who is bound, with the numbers of the subjects that say so: the last first.
+    fn bound(&self) -> impl Iterator<Item = (Who, String, u32)> {
+        let subjects = (0..).zip(&self.subjects).collect::<Vec<_>>().into_iter().rev();
+        subjects.filter_map(|(number, subject)| {
+            let (who, name) = subject.key(&self.namespace)?;
+            Some((who, name, number))
+        })
+    }
 }
 
 impl Bindings {
-    fn index(&mut self, who: Who) -> &mut BTreeMap<String, BTreeSet<String>> {
+    fn index(&mut self, who: Who) -> &mut SharedMap<Arc<str>, Bound> {
         match who {
             Who::User => &mut self.users,
             Who::Group => &mut self.groups,
@@ -223,65 +234,53 @@ impl Bindings {
         let Some(binding) = self.by_name.remove(name) else {
             return;
         };
-        let keys = binding
-            .subjects
-            .iter()
-            .filter_map(|subject| subject.key(&binding.namespace));
-        for (who, key) in keys {
-            let index = self.index(who);
-            if let Some(names) = index.get_mut(&key) {
-                names.remove(name);
-                if names.is_empty() {
-                    index.remove(&key);
-                }
-            }
+        for (who, key, _) in binding.bound() {
+            self.index(who).remove_within(key.as_str(), name);
         }
     }
 
     fn insert(&mut self, binding: Binding) {
         self.remove(&binding.name);
-        let keys: Vec<_> = binding
-            .subjects
-            .iter()
-            .filter_map(|subject| subject.key(&binding.namespace))
-            .collect();
-        for (who, key) in keys {
-            self.index(who).entry(key).or_default().insert(binding.name.clone());
+        // The first subject is the last that is put.
+        for (who, key, number) in binding.bound() {
+            let bound = self.index(who).or_default(key.into());
+            bound.insert(binding.name.clone(), number);
         }
-        self.by_name.insert(binding.name.clone(), binding);
+        self.by_name.insert(binding.name.clone(), Arc::new(binding));
     }
 
     /// The bindings for a user, by name, each with the first subject that the user is.
     fn of<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = Source<'a>> {
-        let own = self.users.get(&user.name).into_iter();
+        let own = self.users.get(user.name.as_str()).into_iter();
         // A review may name a group as often as it likes.
         budget::spend(user.groups.len());
-        let groups: BTreeSet<&String> = user.groups.iter().collect();
+        let groups: BTreeSet<&str> = user.groups.iter().map(String::as_str).collect();
         let of_groups = groups.into_iter().filter_map(|group| self.groups.get(group));
-        let mut names: BTreeSet<&String> = BTreeSet::new();
+        let mut first: BTreeMap<&str, u32> = BTreeMap::new();
         for bound in own.chain(of_groups) {
             budget::spend(bound.len());
-            names.extend(bound);
+            for (name, number) in bound.iter() {
+                let known = first.entry(name).or_insert(*number);
+                *known = (*known).min(*number);
+            }
         }
-        names.into_iter().filter_map(|name| {
+        first.into_iter().filter_map(|(name, number)| {
+            budget::spend(1);
             let binding = self.by_name.get(name)?;
-            let subject = binding.subjects.iter().find(|subject| {
-                budget::spend(1 + user.groups.len() / 4);
-                subject.is(user, &binding.namespace)
-            })?;
+            let subject = binding.subjects.get(number as usize)?;
             Some(Source { binding, subject })
         })
     }
 }
 
 /// All that is stored.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Index {
-    cluster_roles: BTreeMap<String, Vec<Rule>>,
+    cluster_roles: SharedMap<Arc<str>, Arc<Role>>,
     /// By `namespace/name`.
-    roles: BTreeMap<String, Vec<Rule>>,
+    roles: SharedMap<Arc<str>, Arc<Role>>,
     cluster_bindings: Bindings,
-    bindings: BTreeMap<String, Bindings>,
+    bindings: SharedMap<Arc<str>, Bindings>,
 }
 
 /// `namespace/name`, or `name`.
@@ -293,8 +292,8 @@ fn binding(key: &str, value: &Value) -> Binding {
     let (namespace, name) = split(key);
     let subjects = value.get("subjects").and_then(Value::as_array).into_iter().flatten();
     Binding {
-        name: name.to_owned(),
-        namespace: namespace.to_owned(),
+        name: name.into(),
+        namespace: namespace.into(),
         role: RoleRef::of(value),
         subjects: subjects.map(Subject::of).collect(),
     }
@@ -302,45 +301,42 @@ fn binding(key: &str, value: &Value) -> Binding {
 
 impl Index {
     /// Takes in the object stored at `key` now; `None`: there is none.
-    fn take_in(&mut self, store: Store, key: &str, value: Option<&Value>) {
+    fn take_in(&mut self, store: Store, key: &str, object: Option<&Arc<StoredObject>>) {
+        let roles = match store {
+            Store::ClusterRoles => &mut self.cluster_roles,
+            Store::Roles => &mut self.roles,
+            Store::ClusterRoleBindings | Store::RoleBindings => {
+                return self.take_binding(key, object.map(|object| binding(key, object.value())));
+            }
+        };
+        match object {
+            Some(role) => roles.insert(key.into(), Role::new(role)),
+            None => roles.remove(key),
+        };
+    }
+
+    fn take_binding(&mut self, key: &str, binding: Option<Binding>) {
         let (namespace, name) = split(key);
-        match (store, value) {
-            (Store::ClusterRoles, Some(role)) => {
-                self.cluster_roles.insert(key.to_owned(), Rule::all_of(role));
-            }
-            (Store::ClusterRoles, None) => {
-                self.cluster_roles.remove(key);
-            }
-            (Store::Roles, Some(role)) => {
-                self.roles.insert(key.to_owned(), Rule::all_of(role));
-            }
-            (Store::Roles, None) => {
-                self.roles.remove(key);
-            }
-            (Store::ClusterRoleBindings, Some(value)) => self.cluster_bindings.insert(binding(key, value)),
-            (Store::ClusterRoleBindings, None) => self.cluster_bindings.remove(name),
-            (Store::RoleBindings, Some(value)) => {
-                let bindings = self.bindings.entry(namespace.to_owned()).or_default();
-                bindings.insert(binding(key, value));
-            }
-            (Store::RoleBindings, None) => {
-                if let Some(bindings) = self.bindings.get_mut(namespace) {
-                    bindings.remove(name);
-                    if bindings.by_name.is_empty() {
-                        self.bindings.remove(namespace);
-                    }
-                }
-            }
+        let bindings = match namespace {
+            "" => &mut self.cluster_bindings,
+            namespace => self.bindings.or_default(namespace.into()),
+        };
+        match binding {
+            Some(binding) => bindings.insert(binding),
+            None => bindings.remove(name),
+        }
+        if bindings.by_name.is_empty() {
+            self.bindings.remove(namespace);
         }
     }
 
-    fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], ResolveError> {
+    fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<&[CompiledRule], ResolveError> {
         let (kind, found) = match role.kind.as_str() {
-            "ClusterRole" => ("ClusterRole", self.cluster_roles.get(&role.name)),
-            "Role" => ("Role", self.roles.get(&format!("{namespace}/{}", role.name))),
+            "ClusterRole" => ("ClusterRole", self.cluster_roles.get(role.name.as_str())),
+            "Role" => ("Role", self.roles.get(format!("{namespace}/{}", role.name).as_str())),
             other => return Err(ResolveError::Unsupported(other.to_owned())),
         };
-        found.map(Vec::as_slice).ok_or_else(|| ResolveError::Missing {
+        found.map(|role| role.rules()).ok_or_else(|| ResolveError::Missing {
             kind,
             name: role.name.clone(),
         })
@@ -350,7 +346,7 @@ impl Index {
 impl Derived for Index {
     fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         if let Some(store) = Store::named(store) {
-            self.take_in(store, key, object.map(|object| object.value()));
+            self.take_in(store, key, object);
         }
     }
 }
@@ -366,12 +362,16 @@ impl Policy {
     pub fn new(storage: Arc<dyn Storage>) -> Policy {
         Policy {
             storage,
-            followed: Followed::new(&STORES),
+            followed: Followed::by_writers(&STORES),
         }
     }
 
-    fn with_index<T>(&self, look: impl FnOnce(&Index) -> T) -> T {
-        self.followed.look(&*self.storage, look)
+    /// After a write, and before its answer: what was written into this store is in force then, at the cost of its
+    /// writer.
+    pub(crate) fn settle_written(&self, store: &str) {
+        if self.followed.follows(store) {
+            self.followed.renew(&*self.storage);
+        }
     }
 
     /// Shows every rule that is given to a user in a namespace, first those of the cluster, until `found` finds
@@ -382,28 +382,27 @@ impl Policy {
         namespace: &str,
         mut found: impl FnMut(Visit<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.with_index(|index| {
-            let local = index.bindings.get(namespace).filter(|_| !namespace.is_empty());
-            for bindings in std::iter::once(&index.cluster_bindings).chain(local) {
-                for Source { binding, subject } in bindings.of(user) {
-                    let rules = match index.resolve(&binding.role, &binding.namespace) {
-                        Ok(rules) => rules,
-                        Err(error) => {
-                            if let Some(answer) = found(Visit::Error(error)) {
-                                return Some(answer);
-                            }
-                            continue;
-                        }
-                    };
-                    for rule in rules {
-                        if let Some(answer) = found(Visit::Rule(rule, Source { binding, subject })) {
+        let index = self.followed.now(&*self.storage);
+        let local = index.bindings.get(namespace).filter(|_| !namespace.is_empty());
+        for bindings in std::iter::once(&index.cluster_bindings).chain(local) {
+            for Source { binding, subject } in bindings.of(user) {
+                let rules = match index.resolve(&binding.role, &binding.namespace) {
+                    Ok(rules) => rules,
+                    Err(error) => {
+                        if let Some(answer) = found(Visit::Error(error)) {
                             return Some(answer);
                         }
+                        continue;
+                    }
+                };
+                for rule in rules {
+                    if let Some(answer) = found(Visit::Rule(rule, Source { binding, subject })) {
+                        return Some(answer);
                     }
                 }
             }
-            None
-        })
+        }
+        None
     }
 
     /// All rules that are given to a user in a namespace, and the roles that could not be found.
@@ -411,10 +410,7 @@ impl Policy {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
         self.visit(user, namespace, |visit| {
             match visit {
-                Visit::Rule(rule, _) => {
-                    rule.count();
-                    rules.push(rule.clone());
-                }
+                Visit::Rule(rule, _) => rules.push(rule.to_rule()),
                 Visit::Error(error) => errors.push(error),
             }
             None::<()>
@@ -424,7 +420,17 @@ impl Policy {
 
     /// The rules of the role that a binding in `namespace` refers to.
     pub(crate) fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<Vec<Rule>, ResolveError> {
-        self.with_index(|index| index.resolve(role, namespace).map(<[Rule]>::to_vec))
+        let index = self.followed.now(&*self.storage);
+        let rules = index.resolve(role, namespace)?;
+        Ok(rules.iter().map(CompiledRule::to_rule).collect())
+    }
+
+    /// How many bindings of a namespace are in force, without a look at later changes.
+    #[cfg(test)]
+    pub(crate) fn published_bindings(&self, namespace: &str) -> usize {
+        let index = self.followed.published();
+        let bindings = index.as_ref().and_then(|index| index.bindings.get(namespace));
+        bindings.map_or(0, |bindings| bindings.by_name.len())
     }
 
     /// Reads everything again, for tests of the index.

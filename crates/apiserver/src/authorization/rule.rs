@@ -1,4 +1,4 @@
-//! A rule of a role: which requests it allows (`RuleAllows`), which other rules it covers (`Covers`), and how it is
+//! A rule of a role: which other rules it covers (`Covers`), and how it is
 //! printed.
 //!
 //! Invariant: a rule that covers another allows every request that the other allows.
@@ -9,9 +9,10 @@ use std::fmt;
 use kubewright_schema::{budget, measure};
 use serde_json::{Map, Value};
 
+use super::compiled::Lists;
 use super::{Attributes, quoted};
 
-const ALL: &str = "*";
+pub(super) const ALL: &str = "*";
 
 /// A `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,13 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
+/// Says that a rule of so many entries is copied, which an answer then says in JSON.
+pub(super) fn count_copy(entries: usize) {
+    const ENTRY: usize = 40;
+    budget::spend(1 + entries);
+    budget::produce(std::mem::size_of::<Rule>() + ENTRY * entries + measure::map_held(1));
+}
+
 fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|entry| entry == wanted)
 }
@@ -37,7 +45,7 @@ fn set(list: &[String]) -> BTreeSet<&str> {
 }
 
 /// Whether the pattern fits the path, or another pattern.
-fn path_fits(pattern: &str, path: &str) -> bool {
+pub(super) fn path_fits(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }
 
@@ -100,29 +108,14 @@ impl Rule {
 
     /// Whether it allows the request.
     pub fn allows(&self, wanted: &Attributes) -> bool {
-        let fits = |list: &[String], wanted: &str| {
-            budget::spend(1 + list.len() / 4);
-            list.iter().any(|entry| entry == ALL || entry == wanted)
+        let lists = Lists {
+            verbs: &self.verbs,
+            api_groups: &self.api_groups,
+            resources: &self.resources,
+            resource_names: &self.resource_names,
+            non_resource_urls: &self.non_resource_urls,
         };
-        if !fits(&self.verbs, &wanted.verb) {
-            return false;
-        }
-        if !wanted.is_resource() {
-            return self.non_resource_urls.iter().any(|url| path_fits(url, &wanted.path));
-        }
-        fits(&self.api_groups, &wanted.group)
-            && self
-                .resources
-                .iter()
-                .any(|resource| resource_fits(resource, &wanted.resource, &wanted.subresource))
-            && (self.resource_names.is_empty() || has(&self.resource_names, &wanted.name))
-    }
-
-    /// Says that a copy is made, which an answer then says in JSON.
-    pub(crate) fn count(&self) {
-        const ENTRY: usize = 40;
-        budget::spend(1 + self.len());
-        budget::produce(std::mem::size_of::<Rule>() + ENTRY * self.len() + measure::map_held(1));
+        lists.allow(wanted)
     }
 
     /// How much there is to look at.
@@ -288,23 +281,6 @@ fn only<'a>(owned: impl IntoIterator<Item = &'a Covered>, covers: impl Fn(&Cover
     let covering: Vec<&Covered> = owned.filter(|owned| covers(owned)).collect();
     budget::spend(1);
     covering
-}
-
-/// `*`, the very resource, or `*/subresource`.
-fn resource_fits(pattern: &str, resource: &str, subresource: &str) -> bool {
-    if pattern == ALL {
-        return true;
-    }
-    if subresource.is_empty() {
-        return pattern == resource;
-    }
-    let of = |owner: &str| {
-        pattern
-            .strip_prefix(owner)
-            .and_then(|rest| rest.strip_prefix('/'))
-            .is_some_and(|rest| rest == subresource)
-    };
-    of(resource) || of(ALL)
 }
 
 /// The part of `wanted` that the rules in `owned` do not cover, broken down into single rules; empty when they cover

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::policy::Visit;
 use super::*;
 use crate::storage::{MemoryStorage, Storage};
 
@@ -147,6 +148,50 @@ fn missing_parts_are_put_together() {
             "{NonResourceURLs:[\"/b\"], Verbs:[\"put\"]}",
         ],
     );
+}
+
+/// A decision that takes long holds up nobody: neither another user's, nor a write, nor the decision that follows from
+/// that write.
+#[test]
+fn nobody_waits_for_a_decision() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new(16, 4));
+    let policy = Policy::new(storage.clone());
+    let write = |store: &str, key: &str, value: Value| {
+        let store = format!("{store}.{GROUP}");
+        storage.create(&store, key, value).expect("a new object");
+        policy.settle_written(&store);
+    };
+    let bind = |namespace: &str, user: &str| {
+        write("roles", &format!("{namespace}/r"), pods_role());
+        let subjects = json!([{"kind": "User", "name": user}]);
+        write(
+            "rolebindings",
+            &format!("{namespace}/b"),
+            binding("Role", "r", &subjects),
+        );
+    };
+    let may = |user: &str, namespace: &str| {
+        let (user, wanted) = (UserInfo::authenticated(user, []), list_pods(namespace));
+        let allows = |visit: Visit<'_>| matches!(visit, Visit::Rule(rule, _) if rule.allows(&wanted)).then_some(());
+        policy.visit(&user, namespace, allows).is_some()
+    };
+    bind("attacker", "attacker");
+    let (held, go_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let attacker = UserInfo::authenticated("attacker", []);
+            policy.visit(&attacker, "attacker", |_| {
+                held.wait();
+                go_on.wait();
+                None::<()>
+            })
+        });
+        held.wait();
+        assert!(!may("neighbor", "n"));
+        bind("n", "neighbor");
+        assert!(may("neighbor", "n") && !may("neighbor", "attacker"));
+        go_on.wait();
+    });
 }
 
 fn list_pods(namespace: &str) -> Attributes {

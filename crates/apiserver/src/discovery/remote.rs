@@ -4,11 +4,13 @@
 //! order.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Answer, DiscoveryPath, hash};
+use super::{Answer, DiscoveryPath, form_of, hash, respond};
+use crate::registry::Snapshot;
+use crate::registry::documents::discovery::Merged;
 
 /// A version of a group, as its APIService ranks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,46 @@ impl<'a> Ranks<'a> {
         let own = rank(version);
         names.position(|name| rank(name) < own)
     }
+}
+
+/// The answer of [`respond`] with the versions of other servers, made once for each state of the APIServices.
+/// `state` differs whenever one of them was written since; `ranked` reads them.
+pub(crate) fn respond_with_remote(
+    place: &DiscoveryPath,
+    accept: &str,
+    snapshot: &Snapshot,
+    state: u64,
+    ranked: impl FnOnce() -> Vec<Ranked>,
+) -> Option<Answer> {
+    let merged = || snapshot.discovery.merged.lock().unwrap_or_else(PoisonError::into_inner);
+    let form = form_of(place, accept);
+    let known = {
+        let merged = merged();
+        if merged.state == Some(state)
+            && let Some(answer) = merged.answers.get(&(place.clone(), form))
+        {
+            return Some(answer.clone());
+        }
+        (merged.state == Some(state)).then(|| merged.ranked.clone())
+    };
+    // Nobody waits while it is made.
+    let ranked = known.unwrap_or_else(|| ranked().into());
+    let answer = with_remote(place, respond(place, accept, snapshot), &ranked);
+    let mut merged = merged();
+    if merged.state < Some(state) {
+        *merged = Merged {
+            state: Some(state),
+            ranked,
+            answers: BTreeMap::new(),
+        };
+    }
+    // Unknown ones are not kept: there is no end of them.
+    if merged.state == Some(state)
+        && let Some(answer) = &answer
+    {
+        merged.answers.insert((place.clone(), form), answer.clone());
+    }
+    answer
 }
 
 /// The document at a path, with the versions of other servers. A group that is only there has one of its own.

@@ -28,6 +28,9 @@ pub struct Config {
     /// How many watches may be open at the same time, of which a user gets a share ([`crate::shares`]); more are
     /// answered with 429. Default 20000.
     pub max_watches: usize,
+    /// How long an ordinary request may take (`--request-timeout`); a watch or another stream takes as long as its client
+    /// wants. Default one minute.
+    pub request_timeout: Duration,
     /// How often a watch that asked for bookmarks gets one. Default one minute.
     pub bookmark_interval: Duration,
     /// How long Events stay after their last write (`--event-ttl`), when the shell polls
@@ -75,6 +78,7 @@ impl Default for Config {
             history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
             max_watches: 20_000,
+            request_timeout: Duration::from_secs(60),
             bookmark_interval: Duration::from_secs(60),
             event_ttl: Duration::from_secs(3600),
             compaction_interval: Duration::from_secs(300),

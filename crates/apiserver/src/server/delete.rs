@@ -139,6 +139,9 @@ impl Call<'_> {
         }
         let mut turn = 0;
         for item in &list.items {
+            // Others have their turn, and time may be up.
+            self.server.env.give_way().await;
+            self.deadline.go_on()?;
             let item = item.object();
             let mut writer = self.writer(options.dry_run);
             writer.options = options.to_value();
@@ -244,6 +247,7 @@ impl Writer<'_> {
             drop(shown);
             self.admit_delete(namespace, name, old, options, admit).await?;
             let mut marked = None;
+            self.begin_change()?;
             let done = budget::commit(|| {
                 let (deleted, after) = self.delete_once(&key, &present, options)?;
                 match after {
@@ -259,7 +263,7 @@ impl Writer<'_> {
                 (done, _) => done,
             };
             match done {
-                Err(StorageError::Conflict { .. }) => {}
+                Err(StorageError::Conflict { .. }) => self.try_again()?,
                 Err(error) => return Err(refused(&error).unwrap_or_else(|| Status::not_found(&resource, name))),
                 Ok(deleted) => return self.shown(deleted).await,
             }

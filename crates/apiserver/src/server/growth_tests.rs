@@ -548,6 +548,133 @@ fn a_decision_looks_at_no_bindings_of_others() {
     assert_eq!(few[0].1, 0, "objects");
 }
 
+/// What a decision costs follows from the user's own rules in its namespace, whatever others write in theirs; and a rule
+/// with very many names is a set.
+#[test]
+fn a_decision_costs_what_it_looks_at() {
+    const NAMES: usize = 110_000;
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces";
+    let world = World::new();
+    let bind = |namespace: &str, user: &str, index: usize, names: usize| {
+        let names: Vec<String> = (0..names).map(|index| format!("n{}", index * 7919 % NAMES)).collect();
+        let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": names});
+        let (role, key) = (named(index, json!({"rules": [rule]})), format!("{namespace}/a{index}"));
+        let stored = world.storage.create("roles.rbac.authorization.k8s.io", &key, role);
+        stored.expect("a new role");
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": format!("a{index}")});
+        let subjects = json!([{"kind": "User", "name": user}]);
+        let binding = named(index, json!({"roleRef": role, "subjects": subjects}));
+        world.cost("POST", &format!("{RBAC}/{namespace}/rolebindings"), &binding);
+    };
+    let rbac = Rbac::new(world.api.inner.policy.clone());
+    // Whether it is allowed, and the steps that it costs.
+    let decided = |user: &str, namespace: &str, name: &str| {
+        let user = UserInfo::authenticated(user, []);
+        let attributes = Attributes {
+            verb: "get".to_owned(),
+            resource: "pods".to_owned(),
+            version: "v1".to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..Attributes::default()
+        };
+        let decide = || {
+            let answer = rbac.decide(&user, &attributes).known();
+            (answer.is_allowed(), Limits::REQUEST.steps - budget::left().steps)
+        };
+        budget::within(Limits::REQUEST, decide).expect("it costs little")
+    };
+    bind("default", "neighbor", 0, 1);
+    // It reads the roles.
+    decided("neighbor", "default", "n0");
+    let alone = decided("neighbor", "default", "n0");
+    assert!(alone.0);
+    for index in 1..=40 {
+        bind("kube-public", "attacker", index, NAMES);
+        assert_eq!(
+            decided("neighbor", "default", "n0"),
+            alone,
+            "with {index} roles of another user"
+        );
+    }
+    let (allowed, first) = decided("attacker", "kube-public", "nothing");
+    assert!(
+        !allowed && first > 1_000_000,
+        "who is bound to a role reads it, and pays: {first}"
+    );
+    for (name, allowed) in [("n0", true), ("n109999", true), ("nothing", false)] {
+        let (is_allowed, steps) = decided("attacker", "kube-public", name);
+        assert_eq!(is_allowed, allowed, "{name}");
+        assert!(steps < 2_000, "{steps} steps");
+    }
+}
+
+/// A write of a binding is in force when it is answered, at the cost of its writer: nothing is left for the next
+/// request of another user.
+#[test]
+fn a_binding_is_in_force_when_it_is_answered() {
+    const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let world = World::new();
+    let policy = &world.api.inner.policy;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+    let bind = |user: &str| {
+        named(
+            0,
+            json!({"roleRef": role, "subjects": [{"kind": "User", "name": user}]}),
+        )
+    };
+    policy.rules_for(&UserInfo::admin(), "");
+    assert_eq!(policy.published_bindings("default"), 0);
+    world.cost("POST", BINDINGS, &bind("a"));
+    assert_eq!(policy.published_bindings("default"), 1);
+    world.cost("DELETE", &format!("{BINDINGS}/a0"), &Value::Null);
+    assert_eq!(policy.published_bindings("default"), 0);
+    world.cost("POST", BINDINGS, &bind("a"));
+    world.cost("DELETE", BINDINGS, &Value::Null);
+    assert_eq!(policy.published_bindings("default"), 0);
+}
+
+/// With versions of other servers, discovery is made once for each state of the APIServices; a write of a slice that
+/// another server is reached through looks at no other slice.
+#[test]
+fn other_servers_cost_nothing_but_their_own() {
+    const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+    const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let world = World::new();
+    let spec = json!({"group": "m.io", "version": "v1", "groupPriorityMinimum": 9, "versionPriority": 9,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "a0", "port": 443}});
+    let remote = |name: &str| json!({"metadata": {"name": name}, "spec": spec});
+    world.cost("POST", API_SERVICES, &remote("v1.m.io"));
+    world.cost(
+        "POST",
+        "/api/v1/namespaces/default/services",
+        &named(0, json!({"spec": {"ports": [{"port": 443}]}})),
+    );
+    for path in ["/apis", "/apis/m.io", "/apis/apps"] {
+        world.cost("GET", path, &Value::Null);
+        assert_eq!(world.cost("GET", path, &Value::Null), 0, "{path}");
+    }
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.cost("PATCH", &format!("{API_SERVICES}/v1.m.io"), &label);
+    assert!(world.cost("GET", "/apis", &Value::Null) > 0, "one of them has changed");
+    assert_eq!(world.cost("GET", "/apis", &Value::Null), 0);
+    let slice = |index: usize| {
+        let labels = json!({"kubernetes.io/service-name": "a0"});
+        let endpoints = json!([{"addresses": ["10.1.2.3"], "conditions": {"ready": false}}]);
+        let slice = named(
+            index,
+            json!({"addressType": "IPv4", "endpoints": endpoints, "ports": [{"port": 443}]}),
+        );
+        let mut slice = slice;
+        slice["metadata"]["labels"] = labels;
+        slice
+    };
+    let mut cost = |index: usize| world.cost("POST", SLICES, &slice(index));
+    // The first changes what is said of the APIService.
+    let costs: Vec<usize> = (0..40).map(&mut cost).collect();
+    assert_eq!(costs[39], costs[1], "{costs:?}");
+}
+
 /// A page copies its own objects; those behind it are only counted.
 #[test]
 fn a_page_looks_at_no_more_objects_when_there_are_more() {

@@ -3,20 +3,26 @@
 //! A body costs memory and time; a request that is refused anyway need not send one. `WithAuthorization` stands before
 //! the handlers upstream, too.
 //!
-//! Invariant: a refusal is the answer that the whole request would get.
+//! What a decision costs follows from the rules that users write, so it is tried where requests are read
+//! ([`ApiServer::try_admit`]), and made where it may take long when it does.
+//!
+//! Invariants: a refusal is the answer that the whole request would get; a request is entered in the audit log once,
+//! however often its admission begins.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
-use kubewright_schema::budget::{Limits, Metered};
+use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
+use super::deadline::Deadline;
 use super::monitoring::Counted;
 use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
-use super::{ApiServer, Inner, authorize, check_timeout, compress, noted};
+use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::model::status::Status;
@@ -24,6 +30,16 @@ use crate::wire::negotiate::Output;
 use crate::wire::query::Query;
 use crate::wire::query::decode;
 use crate::{Body, UserInfo};
+
+/// A request whose head has arrived: what stays when its admission begins again elsewhere.
+#[derive(Default)]
+pub struct Arrival {
+    /// Its entry in the audit log, once that is made.
+    audit: OnceLock<Option<Arc<Entry>>>,
+}
+
+/// The head of a request that was admitted, or the answer to one that was refused.
+type Decided = Result<Admitted, Box<Response<Body>>>;
 
 /// A request whose head was admitted; [`ApiServer::answer`] answers it.
 pub struct Admitted {
@@ -35,6 +51,7 @@ pub struct Admitted {
     pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
+    pub(super) deadline: Deadline,
     /// Bytes that the answering has made so far.
     pub(super) made: AtomicU64,
     /// Its place in the metrics, if it is to a resource.
@@ -45,6 +62,22 @@ impl Admitted {
     /// How many bytes the request has made beyond its body, as of the last time that it waited.
     pub fn made(&self) -> usize {
         usize::try_from(self.made.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// How long the request may take from its head to its answer. `None`: it is a watch or another stream.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.deadline.limit()
+    }
+
+    /// How long it may take when its body has come, counted from its head.
+    pub fn handling_limit(&self) -> Option<Duration> {
+        self.deadline.handling()
+    }
+
+    /// Its time is up. Returns whether to drop it, and to answer with [`ApiServer::timed_out`]; else it has changed
+    /// something already, and its answer comes soon.
+    pub fn expire(&self) -> bool {
+        self.deadline.expire()
     }
 
     /// This is the response to the request, whichever code made it: it is counted, and entered in the audit log. The
@@ -104,24 +137,56 @@ impl ApiServer {
     ///
     /// # Errors
     /// The answer to a request that is refused, whatever its body holds.
-    pub async fn admit(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
-        match Metered::new(Limits::REQUEST, self.inner.admit_head(head, user)).await {
-            Ok(admitted) => admitted,
-            Err(why) => {
-                let status = Status::too_costly(why);
-                Err(Box::new(self.inner.fail_as_asked(
-                    &head.headers,
-                    &Query::default(),
-                    &status,
-                )))
-            }
+    pub async fn admit(&self, head: &request::Parts, user: UserInfo) -> Decided {
+        self.admit_arrived(&Arrival::default(), head, user).await
+    }
+
+    /// The same of a request that [`ApiServer::try_admit`] was too short for.
+    ///
+    /// # Errors
+    /// Those of [`ApiServer::admit`].
+    pub async fn admit_arrived(&self, arrival: &Arrival, head: &request::Parts, user: UserInfo) -> Decided {
+        let admitting = self.inner.admit_head(arrival, head, user);
+        let admitted = Metered::new(Limits::REQUEST, admitting).await;
+        self.decided(arrival, head, admitted)
+    }
+
+    /// The same where others wait meanwhile. A request that asks another server whether it may goes on to its end.
+    ///
+    /// # Errors
+    /// [`TooLong`], with nothing decided. Ask again, with [`ApiServer::admit_arrived`], on a thread where no other
+    /// request waits.
+    pub async fn try_admit(
+        &self,
+        trial: &Trial,
+        arrival: &Arrival,
+        head: &request::Parts,
+        user: UserInfo,
+    ) -> Result<Decided, TooLong> {
+        let admitting = self.inner.admit_head(arrival, head, user);
+        match Metered::new(Limits::REQUEST, admitting).on(trial).await {
+            Err(Exhausted::Trial) => Err(TooLong),
+            admitted => Ok(self.decided(arrival, head, admitted)),
         }
-        .map_err(|refusal| Box::new(compress::finished(head, None, *refusal)))
+    }
+
+    fn decided(&self, arrival: &Arrival, head: &request::Parts, admitted: Result<Decided, Exhausted>) -> Decided {
+        let admitted = admitted.unwrap_or_else(|why| {
+            let entry = arrival.audit.get().and_then(Option::as_ref);
+            let status = Status::too_costly(why);
+            let status = noted(entry.map(|entry| &**entry), &status);
+            let mut refusal = self.inner.fail_as_asked(&head.headers, &Query::default(), status);
+            if let Some(entry) = entry {
+                complete(entry, &mut refusal);
+            }
+            Err(Box::new(refusal))
+        });
+        admitted.map_err(|refusal| Box::new(compress::finished(head, None, *refusal)))
     }
 }
 
 impl Inner {
-    async fn admit_head(&self, head: &request::Parts, user: UserInfo) -> Result<Admitted, Box<Response<Body>>> {
+    async fn admit_head(&self, arrival: &Arrival, head: &request::Parts, user: UserInfo) -> Decided {
         self.compact();
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
         let principal = user.name.clone();
@@ -135,16 +200,23 @@ impl Inner {
             Path::Verb => return Err(Box::new(self.unreadable_path(&head.uri, &query))),
             Path::Page(page) => (Target::Page(page), path_attributes(&head.method, &head.uri)),
         };
-        let audit = match &self.audit {
-            Some(log) => Entry::begin(log, &self.env, head, &user, &attributes).map_err(refused)?,
-            None => None,
+        let audit = match (&self.audit, arrival.audit.get()) {
+            (Some(_), Some(entry)) => entry.clone(),
+            (Some(log), None) => {
+                let entry = Entry::begin(log, &self.env, head, &user, &attributes).map_err(refused)?;
+                arrival.audit.get_or_init(|| entry).clone()
+            }
+            (None, _) => None,
         };
         let entry = audit.as_deref();
-        let admitted = match check_timeout(&query) {
-            Ok(()) => self.admit(user, &head.headers, &attributes, entry).await,
+        let admitted = match Deadline::of(&query, &target, self.config.request_timeout) {
+            Ok(deadline) => {
+                let user = self.admit(user, &head.headers, &attributes, entry).await;
+                user.map(|user| (user, deadline))
+            }
             Err(status) => Err(status.into()),
         };
-        let user = admitted.map_err(|why| {
+        let (user, deadline) = admitted.map_err(|why| {
             let mut refusal = match why {
                 NotAdmitted::Refused(status) => refused(noted(entry, &status).clone()),
                 NotAdmitted::Unknown(why) => Box::new(self.unauthorizable(&head.uri, &query, &why)),
@@ -162,6 +234,7 @@ impl Inner {
             user,
             principal,
             audit,
+            deadline,
             made: AtomicU64::new(0),
         })
     }

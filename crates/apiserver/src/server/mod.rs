@@ -15,6 +15,7 @@ mod conversion_review;
 pub(crate) mod convert;
 mod create;
 mod custom;
+mod deadline;
 mod decode;
 mod delete;
 mod embedded;
@@ -72,9 +73,10 @@ use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
+use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
-pub use head::Admitted;
 use head::Target;
+pub use head::{Admitted, Arrival};
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
 pub use upkeep::bootstrap::Place;
 pub use weight::{TRIAL, TooLong, Weight};
@@ -135,6 +137,7 @@ pub(crate) struct Inner {
     endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
     remote_services: Followed<upkeep::api_services::RemoteServices>,
+    slices: upkeep::slices::Slices,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
     /// See [`crate::model::StrategyContext::search_start`].
@@ -155,6 +158,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     /// Whose share it takes: the authenticated user, whoever is impersonated.
     pub(crate) principal: &'a str,
+    deadline: &'a Deadline,
     pub(crate) output: Output,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -226,6 +230,7 @@ impl ApiServer {
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
             identity: upkeep::bootstrap::Identity::default(),
+            slices: upkeep::slices::Slices::default(),
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
             search_start,
@@ -345,6 +350,13 @@ impl ApiServer {
         self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
     }
 
+    /// 504, for a shell that dropped a request whose time was up ([`Admitted::expire`]).
+    pub fn timed_out(&self, admitted: &Admitted, head: &http::request::Parts) -> Response<Body> {
+        let status = admitted.deadline.status();
+        noted(admitted.audit.as_deref(), &status);
+        self.inner.fail_as_asked(&head.headers, &Query::default(), &status)
+    }
+
     /// 413, for a shell that stopped reading a body at [`MAX_BODY`].
     pub fn body_too_large(&self) -> Response<Body> {
         self.inner.fail(&Status::body_too_large(MAX_BODY))
@@ -372,16 +384,6 @@ impl ApiServer {
     pub fn kinds(&self) -> Arc<Snapshot> {
         self.inner.registry.snapshot()
     }
-}
-
-/// How long a client wants to wait must be a duration; watches have a parameter of their own for it.
-fn check_timeout(query: &Query) -> Result<(), Status> {
-    let timeout = query.get("timeout");
-    if timeout.is_empty() || query.flag("watch") {
-        return Ok(());
-    }
-    crate::model::duration::check(timeout)
-        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
 }
 
 impl Inner {
@@ -490,6 +492,7 @@ impl Inner {
             body,
             user: &admitted.user,
             principal: &admitted.principal,
+            deadline: &admitted.deadline,
             output,
             warnings: Vec::new(),
             audit,
@@ -514,7 +517,11 @@ impl Inner {
                 entry.annotate("k8s.io/deprecated", "true");
             }
         }
-        match self.settled(outcome).await {
+        let settled = self.settled(outcome).await;
+        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+            self.policy.settle_written(&call.resource.store);
+        }
+        match settled {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
                 if let Some(entry) = audit {

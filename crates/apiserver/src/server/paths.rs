@@ -12,6 +12,7 @@ use super::health;
 use super::monitoring;
 use super::respond::{Content, Reply, Responder, json_text};
 use super::route::Page;
+use super::upkeep::api_services;
 use crate::discovery::DiscoveryPath;
 use crate::model::status::Status;
 use crate::wire::negotiate::{self, Format, Output};
@@ -180,8 +181,10 @@ impl Inner {
     fn discovery(&self, place: &DiscoveryPath, uri: &http::Uri, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
-        let answer = discovery::respond(place, &accept, &snapshot);
-        let Some(answer) = discovery::remote::with_remote(place, answer, &self.ranked()) else {
+        // The state is read before what it is the state of.
+        let state = self.storage.changes(api_services::STORE);
+        let ranked = || self.ranked();
+        let Some(answer) = discovery::remote::respond_with_remote(place, &accept, &snapshot, state, ranked) else {
             if let DiscoveryPath::Version(group, version) = place
                 && self.is_remote(group, version)
             {

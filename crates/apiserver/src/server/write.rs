@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::convert::{as_stored, prune};
 use super::custom;
+use super::deadline::Deadline;
 use super::managed::{self, Tracking};
 use super::options::WriteOptions;
 use super::upkeep::claims::Claim;
@@ -94,6 +95,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) unlabelled: bool,
     /// The entry in the audit log, if the request is entered.
     pub(crate) audit: Option<&'a Entry>,
+    /// When the request has to stop, if the write belongs to one.
+    pub(crate) deadline: Option<&'a Deadline>,
     /// The object that an update will find, where it was looked at before: it may be large, and is read once.
     pub(crate) present: Option<Present>,
 }
@@ -104,6 +107,7 @@ impl<'a> Call<'a> {
         Writer {
             dry_run,
             audit: self.audit,
+            deadline: Some(self.deadline),
             ..Writer::new(self.server, self.resource.clone(), self.user)
         }
     }
@@ -162,8 +166,25 @@ impl<'a> Writer<'a> {
             may_only_update: false,
             unlabelled: false,
             audit: None,
+            deadline: None,
             present: None,
         }
+    }
+
+    /// Says that the write changes something now, which nothing interrupts from here on.
+    ///
+    /// # Errors
+    /// The 504 of a request whose time is up.
+    pub(crate) fn begin_change(&self) -> Result<(), Status> {
+        self.deadline.map_or(Ok(()), Deadline::begin_change)
+    }
+
+    /// Says that it changed nothing after all, and tries again.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn try_again(&self) -> Result<(), Status> {
+        self.deadline.map_or(Ok(()), Deadline::go_on)
     }
 
     pub(crate) fn context(&self) -> StrategyContext<'_> {

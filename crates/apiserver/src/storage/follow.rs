@@ -4,18 +4,27 @@
 //! answer follows from every write that ended before the question. The cost of a change depends on the changed object
 //! alone, not on the number of the others. When more changed than a watch holds, everything is read again.
 //!
+//! What is derived is published as an immutable state: a reader takes a reference to it and looks at it without any
+//! lock, however long that takes. One at a time takes in changes, and publishes the next state.
+//!
+//! Who pays for a change? Whoever asks first. Where that may be much, and requests of other users ask, the writer does:
+//! a [`Followed::by_writers`] is [renewed](Followed::renew) by each write before that is answered. Then a reader that
+//! finds another at work there takes the published state, and waits for nobody: each write that was answered before
+//! the question is in it.
+//!
 //! Invariants: derived state can be thrown away and made from the stores again; the changes of one store come in their
-//! order, those of several stores in any order.
+//! order, those of several stores in any order; no state that is published changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::task::{Context, Poll, Waker};
 
 use kubewright_schema::budget;
 
 use super::{ChangeStream, Delivery, Storage, StoredObject};
 
-/// State derived from the objects of some stores.
-pub(crate) trait Derived: Default {
+/// State derived from the objects of some stores. A clone must be cheap, as one is made for each change: see
+/// [`super::SharedMap`].
+pub(crate) trait Derived: Default + Clone {
     /// Takes in the object stored at `key` now; `None`: there is none.
     fn apply(&mut self, store: &'static str, key: &str, object: Option<&Arc<StoredObject>>);
 }
@@ -23,48 +32,49 @@ pub(crate) trait Derived: Default {
 /// A [`Derived`] that is as new as the question.
 pub(crate) struct Followed<D> {
     stores: &'static [&'static str],
-    known: Mutex<Option<State<D>>>,
+    /// Whether each write renews it before it is answered.
+    by_writers: bool,
+    /// The latest state. Its lock is held only to copy the reference, or to replace it.
+    published: RwLock<Option<Arc<D>>>,
+    /// The changes that are not taken in yet; none before the first question. Its holder alone publishes.
+    changes: Mutex<Option<Changes>>,
 }
 
-struct State<D> {
-    derived: D,
-    changes: Vec<(&'static str, Box<dyn ChangeStream>)>,
-}
+/// The changes of each store since the published state.
+type Changes = Vec<(&'static str, Box<dyn ChangeStream>)>;
 
-impl<D: Derived> State<D> {
-    fn read(storage: &dyn Storage, stores: &[&'static str]) -> State<D> {
-        let mut known = State {
-            derived: D::default(),
-            changes: Vec::new(),
-        };
-        for store in stores {
-            let (listed, changes) = storage.list_and_watch(store, "");
-            // One by one: the tree of an object is dropped with it.
-            for (key, object) in listed.items {
-                known.derived.apply(store, &key, Some(&object));
-            }
-            known.changes.push((store, changes));
+/// The state of the stores now, and the changes from then on.
+fn read<D: Derived>(storage: &dyn Storage, stores: &[&'static str]) -> (D, Changes) {
+    let (mut derived, mut all) = (D::default(), Vec::new());
+    for store in stores {
+        let (listed, changes) = storage.list_and_watch(store, "");
+        // One by one: the tree of an object is dropped with it.
+        for (key, object) in listed.items {
+            derived.apply(store, &key, Some(&object));
         }
-        known
+        all.push((*store, changes));
     }
+    (derived, all)
+}
 
-    /// Takes in the changes; answers whether that was possible.
-    fn catch_up(&mut self) -> bool {
-        let mut context = Context::from_waker(Waker::noop());
-        for (store, changes) in &mut self.changes {
-            loop {
-                match changes.poll_next(&mut context) {
-                    Poll::Pending => break,
-                    Poll::Ready(Delivery::Change(change)) => {
-                        let object = (!change.deleted).then_some(&change.after);
-                        self.derived.apply(store, &change.key, object);
-                    }
-                    Poll::Ready(Delivery::Overrun | Delivery::Closed) => return false,
+/// The state with these changes, if there are any; an error if some of them are lost.
+fn next<D: Derived>(present: &D, changes: &mut Changes) -> Result<Option<D>, ()> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut next = None;
+    for (store, changes) in changes {
+        loop {
+            match changes.poll_next(&mut context) {
+                Poll::Pending => break,
+                Poll::Ready(Delivery::Change(change)) => {
+                    let object = (!change.deleted).then_some(&change.after);
+                    let next = next.get_or_insert_with(|| present.clone());
+                    next.apply(store, &change.key, object);
                 }
+                Poll::Ready(Delivery::Overrun | Delivery::Closed) => return Err(()),
             }
         }
-        true
     }
+    Ok(next)
 }
 
 impl<D: Derived> Followed<D> {
@@ -72,32 +82,101 @@ impl<D: Derived> Followed<D> {
     pub(crate) const fn new(stores: &'static [&'static str]) -> Followed<D> {
         Followed {
             stores,
-            known: Mutex::new(None),
+            by_writers: false,
+            published: RwLock::new(None),
+            changes: Mutex::new(None),
         }
     }
 
-    /// Shows the state derived from the present contents of `storage`. It must be the same storage each time.
-    pub(crate) fn look<T>(&self, storage: &dyn Storage, look: impl FnOnce(&D) -> T) -> T {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.renewed(&mut known, storage);
-        // The caller may be cancelled: the state is kept.
-        look(&known.derived)
+    /// The same, for stores whose writers call [`Followed::renew`] after each write, and before its answer.
+    pub(crate) const fn by_writers(stores: &'static [&'static str]) -> Followed<D> {
+        Followed {
+            stores,
+            by_writers: true,
+            published: RwLock::new(None),
+            changes: Mutex::new(None),
+        }
     }
 
-    /// The state as of now, whatever is asked of it.
-    fn renewed<'k>(&self, known: &'k mut Option<State<D>>, storage: &dyn Storage) -> &'k State<D> {
-        let current = known
-            .take()
-            .and_then(|mut known| budget::unlimited(|| known.catch_up()).then_some(known));
-        // A storage that has ended its watches is read again for every question: right, if slow, and only while it
-        // shuts down.
-        known.insert(current.unwrap_or_else(|| budget::unlimited(|| State::read(storage, self.stores))))
+    /// The state derived from the present contents of `storage`. It must be the same storage each time.
+    pub(crate) fn now(&self, storage: &dyn Storage) -> Arc<D> {
+        let mut changes = match self.changes.try_lock() {
+            Ok(changes) => changes,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                if self.by_writers
+                    && let Some(published) = self.published()
+                {
+                    return published;
+                }
+                self.waited()
+            }
+        };
+        self.renewed(&mut changes, storage)
+    }
+
+    /// Shows that state.
+    pub(crate) fn look<T>(&self, storage: &dyn Storage, look: impl FnOnce(&D) -> T) -> T {
+        look(&self.now(storage))
+    }
+
+    /// Takes in what has changed: for a writer, before its answer.
+    pub(crate) fn renew(&self, storage: &dyn Storage) {
+        self.renewed(&mut self.waited(), storage);
+    }
+
+    /// Whether it is derived from a store.
+    pub(crate) fn follows(&self, store: &str) -> bool {
+        self.stores.contains(&store)
+    }
+
+    fn waited(&self) -> MutexGuard<'_, Option<Changes>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest state that was taken in; none before the first question.
+    pub(crate) fn published(&self) -> Option<Arc<D>> {
+        self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn publish(&self, state: Option<Arc<D>>) {
+        let before = std::mem::replace(
+            &mut *self.published.write().unwrap_or_else(PoisonError::into_inner),
+            state,
+        );
+        // It may be the last reference to a large state: that goes without the lock.
+        drop(before);
+    }
+
+    /// The state as of now, whatever is asked of it. The caller may not be cancelled while it holds the changes.
+    fn renewed(&self, held: &mut Option<Changes>, storage: &dyn Storage) -> Arc<D> {
+        budget::unlimited(|| {
+            // What a panic leaves half done is read again.
+            if let (Some(mut changes), Some(present)) = (held.take(), self.published())
+                && let Ok(next) = next(&*present, &mut changes)
+            {
+                let state = next.map_or(present, |next| {
+                    let next = Arc::new(next);
+                    self.publish(Some(next.clone()));
+                    next
+                });
+                *held = Some(changes);
+                return state;
+            }
+            // A storage that has ended its watches is read again for every question: right, if slow, and only while
+            // it shuts down.
+            let (state, changes) = read::<D>(storage, self.stores);
+            let state = Arc::new(state);
+            self.publish(Some(state.clone()));
+            *held = Some(changes);
+            state
+        })
     }
 
     /// Reads everything again, for tests of derived state.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.waited() = None;
     }
 }
 
@@ -111,7 +190,7 @@ mod tests {
     use crate::storage::{Bounds, MemoryStorage};
 
     /// The revisions of the present objects, by store and key, and how often something was taken in.
-    #[derive(Default)]
+    #[derive(Clone, Default)]
     struct Revisions {
         known: BTreeMap<(&'static str, String), u64>,
         applied: usize,
@@ -172,5 +251,74 @@ mod tests {
         storage.close_watches();
         create(&storage, "as", "d");
         assert_eq!(names(&followed, &storage), "as/a as/b as/c as/d");
+    }
+
+    /// Whoever looks holds up nobody: neither other readers, nor writers, nor whoever takes in their changes.
+    #[test]
+    fn nobody_waits_for_a_reader() {
+        let storage = MemoryStorage::bounded(Bounds::default());
+        for followed in [Followed::<Revisions>::new(&["as"]), Followed::by_writers(&["as"])] {
+            let (held, go_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+            let before = names(&followed, &storage);
+            std::thread::scope(|threads| {
+                let slow = threads.spawn(|| {
+                    followed.look(&storage, |revisions| {
+                        held.wait();
+                        go_on.wait();
+                        revisions.known.len()
+                    })
+                });
+                held.wait();
+                let known = before.split_whitespace().count();
+                create(&storage, "as", &format!("a{known}"));
+                followed.renew(&storage);
+                assert_eq!(names(&followed, &storage), format!("{before} as/a{known}").trim());
+                go_on.wait();
+                assert_eq!(
+                    slow.join().expect("it looks"),
+                    known,
+                    "it looks at what was published before"
+                );
+            });
+        }
+    }
+
+    /// Holds up whoever takes in the object `slow`.
+    #[derive(Clone, Default)]
+    struct Slow(Vec<String>);
+
+    static HELD: std::sync::Barrier = std::sync::Barrier::new(2);
+    static GO_ON: std::sync::Barrier = std::sync::Barrier::new(2);
+
+    impl Derived for Slow {
+        fn apply(&mut self, _store: &'static str, key: &str, _object: Option<&Arc<StoredObject>>) {
+            if key == "slow" {
+                HELD.wait();
+                GO_ON.wait();
+            }
+            self.0.push(key.to_owned());
+        }
+    }
+
+    /// Where writers pay, a reader sees each write that was answered, and does not wait for one that is not.
+    #[test]
+    fn nobody_waits_for_a_write_that_is_not_answered() {
+        let storage = MemoryStorage::bounded(Bounds::default());
+        let followed = Followed::<Slow>::by_writers(&["as"]);
+        let names = || followed.look(&storage, |slow| slow.0.join(" "));
+        assert_eq!(names(), "");
+        let write = |name: &str| {
+            create(&storage, "as", name);
+            followed.renew(&storage);
+        };
+        write("a");
+        std::thread::scope(|threads| {
+            let writer = threads.spawn(|| write("slow"));
+            HELD.wait();
+            assert_eq!(names(), "a");
+            GO_ON.wait();
+            writer.join().expect("it is written");
+        });
+        assert_eq!(names(), "a slow");
     }
 }

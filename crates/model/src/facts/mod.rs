@@ -6,12 +6,14 @@
 pub mod additions;
 pub mod amounts;
 pub mod definitions;
+pub mod der;
 pub mod expression;
 pub mod needs;
 pub mod pem;
 pub mod pods;
 pub mod references;
 pub mod signing_request;
+pub mod subject;
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod};
+use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
@@ -103,7 +103,10 @@ impl Kubelet {
             let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
             hindrances(ctx, pod, &status, mount.as_deref());
             write(ctx, pod, status).await?;
-            for what in not_enforced(pod).into_iter().filter(|_| is_first) {
+            for what in not_enforced(pod, processes.have_users())
+                .into_iter()
+                .filter(|_| is_first)
+            {
                 ctx.event(pod, EventType::Warning, "NotEnforced", what);
             }
             self.with(pod, |of_pod| of_pod.mark = Some(mark));
@@ -172,10 +175,17 @@ fn container(pod: &Pod, name: &str) -> Option<Container> {
     all.find(|container| container.name == name)
 }
 
-/// The fields of a pod that processes do not enforce, in words.
-fn not_enforced(pod: &Pod) -> Vec<String> {
+/// What a pod asks for and processes do not enforce, in words.
+fn not_enforced(pod: &Pod, have_users: bool) -> Vec<String> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let mut all = Vec::new();
+    if !have_users {
+        all.push(
+            "pods have no users of their own here: their programs run as the user who started the cluster, and read, \
+             change and end whatever that user and all other pods may"
+                .to_owned(),
+        );
+    }
     let mut say = |is_said: bool, what: &str| {
         if is_said {
             all.push(format!("{what}: a process of this machine, no container"));
@@ -188,29 +198,21 @@ fn not_enforced(pod: &Pod) -> Vec<String> {
         is_simulated,
         "annotations of the simulation say nothing of a pod that really runs",
     );
-    let of_pod = spec.security_context.as_ref();
-    let whole = of_pod.is_some_and(|context| context.run_as_user.is_some() || context.fs_group.is_some());
+    let fields = security_fields(spec);
+    let named = fields.into_iter().collect::<Vec<_>>().join(", ");
+    say(!named.is_empty(), &format!("securityContext is not enforced ({named})"));
     let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);
-    let own = containers().any(|container| {
-        let context = container.security_context.as_ref();
-        context.is_some_and(|context| {
-            context.run_as_user.is_some()
-                || context.privileged == Some(true)
-                || context.read_only_root_filesystem == Some(true)
-        })
-    });
-    say(
-        whole || own,
-        "securityContext is not enforced (runAsUser, fsGroup, privileged, readOnlyRootFilesystem)",
-    );
-    let has_cpu = |container: &Container| {
-        let limits = container
-            .resources
-            .as_ref()
-            .and_then(|resources| resources.limits.as_ref());
-        limits.is_some_and(|limits| limits.contains_key("cpu"))
+    let has_limit = |container: &Container, name: &str| {
+        let resources = container.resources.as_ref();
+        let limits = resources.and_then(|resources| resources.limits.as_ref());
+        limits.is_some_and(|limits| limits.contains_key(name))
     };
-    say(containers().any(has_cpu), "limits of cpu are not enforced");
+    let is_limited = |name: &str| containers().any(|container| has_limit(container, name));
+    say(is_limited("cpu"), "limits of cpu are not enforced");
+    say(
+        is_limited("ephemeral-storage"),
+        "limits of ephemeral-storage are not enforced",
+    );
     let has_host_port = |container: &Container| container.ports.iter().flatten().any(|port| port.host_port.is_some());
     say(containers().any(has_host_port), "hostPort is not published");
     let is_read_only = |container: &Container| {
@@ -224,5 +226,145 @@ fn not_enforced(pod: &Pod) -> Vec<String> {
         containers().any(is_read_only),
         "readOnly of volumeMounts is not enforced",
     );
+    let has_devices = |container: &Container| container.volume_devices.iter().flatten().next().is_some();
+    say(containers().any(has_devices), "volumeDevices are not there");
+    let empty = || {
+        spec.volumes
+            .iter()
+            .flatten()
+            .filter_map(|volume| volume.empty_dir.as_ref())
+    };
+    let is_medium = |medium: Option<&str>| medium.is_some_and(|medium| !medium.is_empty());
+    say(
+        empty().any(|empty| is_medium(empty.medium.as_deref())),
+        "medium of emptyDir is not honored: it is a folder on the disk",
+    );
+    say(
+        empty().any(|empty| empty.size_limit.is_some()),
+        "sizeLimit of emptyDir is not enforced",
+    );
+    let of_pod = [
+        (spec.share_process_namespace, true, "shareProcessNamespace"),
+        (spec.host_pid, true, "hostPID"),
+        (spec.host_ipc, true, "hostIPC"),
+        (spec.host_users, false, "hostUsers: false"),
+    ];
+    for (found, value, name) in of_pod {
+        say(found == Some(value), &format!("{name} has no effect"));
+    }
     all
+}
+
+/// The fields of security contexts that have no effect. Programs have no capabilities and gain none, and do not run as
+/// root, whatever their pods say of that.
+fn security_fields(spec: &PodSpec) -> BTreeSet<&'static str> {
+    let mut fields = BTreeSet::new();
+    let mut say = |is_said: bool, name: &'static str| {
+        if is_said {
+            fields.insert(name);
+        }
+    };
+    if let Some(context) = &spec.security_context {
+        say(context.run_as_user.is_some(), "runAsUser");
+        say(context.run_as_group.is_some(), "runAsGroup");
+        say(context.fs_group.is_some(), "fsGroup");
+        say(context.supplemental_groups.is_some(), "supplementalGroups");
+        say(context.sysctls.is_some(), "sysctls");
+        say(context.seccomp_profile.is_some(), "seccompProfile");
+        say(context.app_armor_profile.is_some(), "appArmorProfile");
+        say(context.se_linux_options.is_some(), "seLinuxOptions");
+    }
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        let Some(context) = &container.security_context else {
+            continue;
+        };
+        say(context.run_as_user.is_some(), "runAsUser");
+        say(context.run_as_group.is_some(), "runAsGroup");
+        say(context.privileged == Some(true), "privileged");
+        say(
+            context.allow_privilege_escalation == Some(true),
+            "allowPrivilegeEscalation",
+        );
+        say(
+            context.read_only_root_filesystem == Some(true),
+            "readOnlyRootFilesystem",
+        );
+        say(context.seccomp_profile.is_some(), "seccompProfile");
+        say(context.app_armor_profile.is_some(), "appArmorProfile");
+        say(context.se_linux_options.is_some(), "seLinuxOptions");
+        let added = context.capabilities.as_ref().and_then(|all| all.add.as_ref());
+        say(added.is_some_and(|added| !added.is_empty()), "capabilities.add");
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn check(spec: Value, expected: &[&str]) {
+        let mut whole = json!({ "containers": [{ "name": "c" }] });
+        for (key, value) in spec.as_object().expect("an object") {
+            whole[key] = value.clone();
+        }
+        let pod: Pod = serde_json::from_value(json!({ "spec": whole })).expect("a pod");
+        let said: Vec<String> = not_enforced(&pod, true)
+            .iter()
+            .map(|said| said.replace(": a process of this machine, no container", ""))
+            .collect();
+        assert_eq!(said, expected, "{spec}");
+    }
+
+    /// What is accepted acts, or an event says that it does not.
+    #[test]
+    fn what_is_told() {
+        let of = |container: Value| {
+            let mut whole = json!({ "name": "c" });
+            for (key, value) in container.as_object().expect("an object") {
+                whole[key] = value.clone();
+            }
+            json!({ "containers": [whole] })
+        };
+        check(json!({}), &[]);
+        check(json!({ "securityContext": { "runAsNonRoot": true } }), &[]);
+        check(
+            json!({ "securityContext": { "runAsUser": 0, "fsGroup": 5, "supplementalGroups": [0] } }),
+            &["securityContext is not enforced (fsGroup, runAsUser, supplementalGroups)"],
+        );
+        let dropped = json!({ "capabilities": { "drop": ["ALL"] }, "allowPrivilegeEscalation": false });
+        check(of(json!({ "securityContext": dropped })), &[]);
+        check(
+            of(
+                json!({ "securityContext": { "capabilities": { "add": ["SYS_ADMIN"] }, "privileged": true,
+                "seccompProfile": { "type": "RuntimeDefault" } } }),
+            ),
+            &["securityContext is not enforced (capabilities.add, privileged, seccompProfile)"],
+        );
+        check(
+            of(json!({ "resources": { "limits": { "cpu": "1", "memory": "1Mi", "ephemeral-storage": "1Mi" } } })),
+            &[
+                "limits of cpu are not enforced",
+                "limits of ephemeral-storage are not enforced",
+            ],
+        );
+        check(
+            json!({ "volumes": [{ "name": "v", "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" } }] }),
+            &[
+                "medium of emptyDir is not honored: it is a folder on the disk",
+                "sizeLimit of emptyDir is not enforced",
+            ],
+        );
+        check(
+            json!({ "shareProcessNamespace": true, "hostPID": true, "hostUsers": false }),
+            &[
+                "shareProcessNamespace has no effect",
+                "hostPID has no effect",
+                "hostUsers: false has no effect",
+            ],
+        );
+        let pod: Pod = serde_json::from_value(json!({ "spec": { "containers": [] } })).expect("a pod");
+        assert!(not_enforced(&pod, false)[0].contains("run as the user who started the cluster"));
+    }
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::home::Home;
 use super::paths::Paths;
+use super::users::User;
 
 /// Where the admission of service accounts mounts a token (`DefaultAPITokenMountPath`).
 const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -48,9 +49,9 @@ pub(super) fn kubeconfig(api: Option<&(String, u16)>, namespace: &str, container
 }
 
 /// Writes it where the program may read it.
-pub(super) fn write(home: &Home, path: &Path, kubeconfig: &str) -> io::Result<()> {
+pub(super) fn write(home: &Home, path: &Path, kubeconfig: &str, user: Option<User>) -> io::Result<()> {
     std::fs::write(path, kubeconfig)?;
-    home.show(path, 0o600)
+    home.show(path, 0o600, user)
 }
 
 #[cfg(test)]

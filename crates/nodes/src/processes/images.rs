@@ -87,6 +87,7 @@ impl Images {
                 .collect(),
             owned: row.owned,
             is_users: false,
+            template: row.template,
         })
     }
 
@@ -116,6 +117,7 @@ impl Images {
             environment: BTreeMap::new(),
             owned: &[],
             is_users: true,
+            template: None,
         })
     }
 }
@@ -139,6 +141,8 @@ pub(crate) struct Program {
     pub(crate) owned: &'static [&'static str],
     /// The user names the program, so it gets the user's own settings.
     pub(crate) is_users: bool,
+    /// What its first data folder depends on, where templates of that are kept: the names of variables.
+    pub(crate) template: Option<&'static [&'static str]>,
 }
 
 struct Row {
@@ -151,6 +155,7 @@ struct Row {
     script: Option<&'static str>,
     environment: &'static [(&'static str, &'static str)],
     owned: &'static [&'static str],
+    template: Option<&'static [&'static str]>,
     install: &'static str,
 }
 
@@ -162,6 +167,7 @@ const BUILT_IN: &[Row] = &[
         script: Some(include_str!("programs/postgres.sh")),
         environment: &[("PGDATA", "/var/lib/postgresql/data"), ("PGHOST", "$(KUBEWRIGHT_RUN)")],
         owned: &["/var/lib/postgresql", "/docker-entrypoint-initdb.d"],
+        template: Some(&["POSTGRES_USER"]),
         install: "apt-get install postgresql",
     },
     Row {
@@ -171,6 +177,7 @@ const BUILT_IN: &[Row] = &[
         script: Some(include_str!("programs/mariadb.sh")),
         environment: &[("DATADIR", "/var/lib/mysql")],
         owned: &["/var/lib/mysql"],
+        template: Some(&[]),
         install: "apt-get install mariadb-server-core mariadb-client-core",
     },
     Row {
@@ -180,6 +187,7 @@ const BUILT_IN: &[Row] = &[
         script: None,
         environment: &[],
         owned: &["/data"],
+        template: None,
         install: "a shell is needed",
     },
 ];
@@ -214,10 +222,11 @@ fn fits(pattern: &str, name: &str) -> bool {
     name.ends_with(last)
 }
 
-/// The folders of this machine's search path, and those that are always there.
+/// The folders of this machine's search path in which the user of a pod may look, and those that are always there.
 fn search_path() -> Vec<PathBuf> {
     let own = std::env::var_os("PATH").unwrap_or_default();
-    let mut all: Vec<PathBuf> = std::env::split_paths(&own).filter(|path| path.is_absolute()).collect();
+    let is_there = |path: &PathBuf| path.is_absolute() && all_may_pass(path);
+    let mut all: Vec<PathBuf> = std::env::split_paths(&own).filter(is_there).collect();
     for usual in ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"] {
         let usual = PathBuf::from(usual);
         if !all.contains(&usual) {
@@ -225,6 +234,22 @@ fn search_path() -> Vec<PathBuf> {
         }
     }
     all
+}
+
+/// Whether every user may pass through a folder, where programs run as others than this one: root's own folders are
+/// no use to them.
+fn all_may_pass(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let Ok(path) = path.canonicalize() else { return false };
+    let may_pass = |folder: &Path| {
+        folder
+            .metadata()
+            .is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+    };
+    path.ancestors().all(may_pass)
 }
 
 /// The folders that these patterns mean: of several versions the one that the tag begins with, then the latest.
@@ -261,7 +286,8 @@ pub(super) fn which(path: &[PathBuf], program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let is_program = |file: &PathBuf| {
         let found = std::fs::metadata(file);
-        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        let is_program = found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+        is_program && all_may_pass(file)
     };
     if program.is_empty() {
         return None;

@@ -14,20 +14,23 @@ use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::{Client, EventType};
 use tokio::sync::{broadcast, watch};
 
+use super::beneath::Below;
 use super::environment::{Sources, expand};
 use super::exec::{Input, Terminal};
 use super::gauges::{Gauge, limit};
 use super::images::{self, Program};
 use super::launch::{Launched, Order, ShimControl};
 use super::logs::Log;
+use super::mounts::{Mounts, mount};
 use super::order::{access_file, folders, message_path, order, paths, temporary};
 use super::paths::Paths;
+use super::users::User;
 use super::volumes::{self, Given};
 use super::{ObservedContainer, Processes, State, access, lock, probes};
 use kubewright_objects::meta;
 
 /// How much of a message of termination is told (`MaxContainerTerminationMessageLength`), and of a log in its place.
-const MESSAGE: usize = 4096;
+const MESSAGE: u64 = 4096;
 const MESSAGE_OF_LOG: (usize, usize) = (80, 2048);
 
 /// How many pieces of output a client may be behind, and the numbers of the streams, as clients know them.
@@ -59,6 +62,7 @@ pub(super) struct Running {
     pub(super) gauge: Option<Arc<Gauge>>,
     order: Order,
     paths: Paths,
+    mounts: Mounts,
     path: Vec<PathBuf>,
     root: PathBuf,
     pub(super) ip: String,
@@ -70,6 +74,8 @@ pub(super) struct Running {
 pub(crate) struct Prepared {
     sources: Sources,
     volumes: BTreeMap<String, PathBuf>,
+    /// The user of its programs, if that is another than the cluster's.
+    user: Option<User>,
     /// When its tokens are to be renewed.
     pub(crate) due: Option<Timestamp>,
 }
@@ -163,6 +169,9 @@ impl Processes {
         let mut sources = Sources::read(client, pod, api).await?;
         (sources.ip, sources.host) = (ip.to_owned(), "127.0.0.1".to_owned());
         let claims = volumes::claims(client, pod).await?;
+        if let Some(why) = volumes::unbound(&claims, pod) {
+            return Ok(Err(why));
+        }
         let mut tokens = self.with(pod, |known| known.tokens.clone());
         if let Err(why) = tokens.renew(client, pod, now).await {
             return Ok(Err(("kube-api-access".to_owned(), why)));
@@ -171,14 +180,23 @@ impl Processes {
         self.with(pod, |known| known.tokens = tokens);
         let (home, pod) = (self.0.home.clone(), pod.clone());
         let made = tokio::task::spawn_blocking(move || {
+            let mounted: Vec<Below> = claims.values().flatten().cloned().collect();
+            let user = home.user(meta::uid(&pod.metadata), &mounted);
+            let user = user.map_err(|error| ("of a claim".to_owned(), error.to_string()))?;
             let given = Given {
                 home: &home,
                 sources: &sources,
                 claims: &claims,
+                user,
                 tokens: &texts,
             };
             let volumes = volumes::make(&given, &pod)?;
-            Ok(Prepared { sources, volumes, due })
+            Ok(Prepared {
+                sources,
+                volumes,
+                user,
+                due,
+            })
         });
         Ok(made
             .await
@@ -237,12 +255,16 @@ impl Processes {
     }
 
     fn log_file(&self, uid: &str, container: &str, attempt: i32) -> Option<Arc<Log>> {
-        let folder = self.0.home.pod(uid).join("logs").join(container);
-        let made = std::fs::create_dir_all(&folder).and_then(|()| {
-            // Only the life before is read again.
-            let _ = std::fs::remove_file(folder.join(format!("{}.log", attempt - 2)));
-            Log::create(&folder.join(format!("{attempt}.log")))
-        });
+        let logs = self.0.home.pod(uid).join("logs");
+        let made = Below::name(container)
+            .map_err(std::io::Error::other)
+            .and_then(|container| {
+                let folder = logs.join(container.text());
+                std::fs::create_dir_all(&folder)?;
+                // Only the life before is read again.
+                let _ = std::fs::remove_file(folder.join(format!("{}.log", attempt - 2)));
+                Log::create(&folder.join(format!("{attempt}.log")))
+            });
         match made {
             Ok(log) => Some(Arc::new(log)),
             Err(error) => {
@@ -262,8 +284,13 @@ impl Processes {
     ) -> Result<(Instance, Launched), (&'static str, String)> {
         let uid = meta::uid(&pod.metadata);
         let image = container.image.as_deref().unwrap_or_default();
+        Below::name(&container.name).map_err(|why| ("CreateContainerError", why))?;
         let program = self.0.runtime.images.find(image).map_err(|why| ("ErrImagePull", why))?;
         let failed = |why: String| ("CreateContainerError", why);
+        if contradicts_itself(pod, container) {
+            let why = "container's runAsUser breaks non-root policy".to_owned();
+            return Err(("CreateContainerConfigError", why));
+        }
         let root = self
             .0
             .home
@@ -271,35 +298,43 @@ impl Processes {
             .join("c")
             .join(&container.name)
             .join(format!("root-{attempt}"));
-        let run = self.0.home.run(uid);
         let paths = paths(self.0.home.path(), container, &program, &root);
-        let environment = self
+        let mut environment = self
             .environment(pod, container, &program, prepared, &root, &paths)
             .map_err(|why| ("CreateContainerConfigError", why))?;
+        if container.command.as_ref().is_none_or(|command| command.is_empty())
+            && let Some(template) = self.template(&program, &environment).await
+        {
+            environment.insert("KUBEWRIGHT_TEMPLATE".to_owned(), template.display().to_string());
+        }
         let (home, mounted) = (self.0.home.clone(), (container.clone(), prepared.volumes.clone()));
-        let (new_root, owned, known) = (root.clone(), folders(container, &program), environment.clone());
+        let owned = folders(container, &program).map_err(failed)?;
+        let (new_root, known, user) = (root.clone(), environment.clone(), prepared.user);
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let kubeconfig = access::kubeconfig(prepared.sources.api.as_ref(), &namespace, container, &paths);
-        let (processes, owner) = (self.clone(), pod.clone());
+        let (processes, owner, pod_uid) = (self.clone(), pod.clone(), uid.to_owned());
         let made = tokio::task::spawn_blocking(move || {
             if let Some(before) = attempt.checked_sub(1) {
                 // The files of the life before are gone, as those of a container are.
                 let _ = std::fs::remove_dir_all(new_root.with_file_name(format!("root-{before}")));
             }
             let _ = std::fs::remove_dir_all(&new_root);
-            home.make_own(&run).map_err(|error| error.to_string())?;
+            let in_words = |error: std::io::Error| error.to_string();
+            home.make_run(&pod_uid, user).map_err(in_words)?;
             let (container, volumes) = mounted;
             let expanded = |text: &str| expand(text, |name| known.get(name).cloned());
-            volumes::mount(&home, &new_root, &container, &volumes, &owned, expanded)?;
-            let in_words = |error: std::io::Error| error.to_string();
-            access::write(&home, &access_file(&new_root), &kubeconfig).map_err(in_words)?;
-            let hosts = processes.hosts(&namespace).map_err(in_words)?;
-            let resolv = processes.resolv(&owner, &new_root).map_err(in_words)?;
-            Ok((hosts, resolv))
+            let mounts = mount(&home, &new_root, &container, &volumes, &owned, user, expanded)?;
+            access::write(&home, &access_file(&new_root), &kubeconfig, user).map_err(in_words)?;
+            let hosts = processes.hosts(&owner).map_err(in_words)?;
+            let resolv = processes.resolv(&owner, &new_root, user).map_err(in_words)?;
+            let users = home.write_users(&new_root, user).map_err(in_words)?;
+            Ok((mounts, hosts, resolv, users))
         });
-        let (hosts, resolv) = made.await.map_err(|error| failed(error.to_string()))?.map_err(failed)?;
+        let made = made.await.map_err(|error| failed(error.to_string()))?;
+        let (mounts, hosts, resolv, users) = made.map_err(failed)?;
         let mut order = order(container, &program, &paths, environment, &root);
         (order.hosts, order.resolv) = (Some(hosts), resolv);
+        (order.users, order.user) = (users, prepared.user);
         if order.command.is_empty() {
             return Err(failed("no command specified".to_owned()));
         }
@@ -342,6 +377,7 @@ impl Processes {
                 }),
                 order,
                 paths,
+                mounts,
                 path: program.path,
                 root,
                 ip: prepared.sources.ip.clone(),
@@ -379,13 +415,12 @@ impl Processes {
             ("HOSTNAME", hostname.unwrap_or_default()),
             ("KUBEWRIGHT_ROOT", text(root)),
             ("KUBEWRIGHT_RUN", text(&self.0.home.run(uid))),
-            ("KUBEWRIGHT_CACHE", text(self.0.home.cache())),
             ("KUBEWRIGHT_POD_IP", prepared.sources.ip.clone()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        if program.is_users {
-            // cargo, npm and their like find their own folders so.
+        if program.is_users && !self.0.home.has_users() {
+            // cargo, npm and their like find their own folders so; those of root are nobody else's.
             let own = ["HOME", "CARGO_HOME", "RUSTUP_HOME", "LANG", "USER", "XDG_CACHE_HOME"];
             all.extend(
                 own.iter()
@@ -487,20 +522,29 @@ impl Instance {
         let Some(running) = &self.running else {
             return String::new();
         };
-        let path = message_path(&self.container);
-        let file = running.root.join(path.trim_matches('/'));
-        // A program may have made anything of it: only a file that lies there itself is read.
-        let is_file = std::fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
-        let said = match is_file {
-            true => std::fs::read(&file).unwrap_or_default(),
-            false => Vec::new(),
-        };
+        // A program may have made anything of it: only a file of its own counts.
+        let path = Below::of_container(message_path(&self.container)).map_err(std::io::Error::other);
+        let said = path.and_then(|path| running.mounts.read(&path, MESSAGE, running.order.user));
+        let said = said.unwrap_or_default();
         let falls_back = self.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
         if said.is_empty() && code != 0 && falls_back {
             return self.log.tail(MESSAGE_OF_LOG.0, MESSAGE_OF_LOG.1);
         }
-        String::from_utf8_lossy(&said[..said.len().min(MESSAGE)]).into_owned()
+        String::from_utf8_lossy(&said).into_owned()
     }
+}
+
+/// Whether a container is to run as root and is not to (`verifyRunAsNonRoot`).
+fn contradicts_itself(pod: &Pod, container: &Container) -> bool {
+    let own = container.security_context.as_ref();
+    let whole = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let user = own
+        .and_then(|own| own.run_as_user)
+        .or(whole.and_then(|whole| whole.run_as_user));
+    let is_no_root = own
+        .and_then(|own| own.run_as_non_root)
+        .or(whole.and_then(|whole| whole.run_as_non_root));
+    is_no_root == Some(true) && user == Some(0)
 }
 
 /// Sends a piece of output to the clients that are attached to the program.

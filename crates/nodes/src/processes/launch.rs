@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -20,7 +21,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
 use super::home::Home;
-use super::shim::{KILL, SHIM, TERMINATE};
+use super::shim::{JANITOR, KILL, SHIM, TERMINATE};
+use super::users::User;
 
 /// How long a shim may take to report.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,10 +43,15 @@ pub(super) struct Order {
     pub(super) hosts: Option<PathBuf>,
     /// The one that it finds at `/etc/resolv.conf`; none where it sees the machine's.
     pub(super) resolv: Option<PathBuf>,
+    /// The ones that it finds at `/etc/passwd` and `/etc/group`, if it becomes another user.
+    pub(super) users: Option<[PathBuf; 2]>,
+    /// The user that it becomes, if that is another than the cluster's.
+    pub(super) user: Option<User>,
 }
 
 impl Order {
-    fn spec(&self, user: Option<u32>) -> Value {
+    fn spec(&self) -> Value {
+        let user = self.user.map(User::number);
         json!({
             "command": self.command,
             "environment": self.environment,
@@ -53,6 +60,8 @@ impl Order {
             "terminal": self.terminal,
             "hosts": self.hosts,
             "resolv": self.resolv,
+            "passwd": self.users.as_ref().map(|[passwd, _]| passwd),
+            "groups": self.users.as_ref().map(|[_, groups]| groups),
             "user": user,
             "group": user,
         })
@@ -107,8 +116,11 @@ pub(super) struct Launcher {
     home: Arc<Home>,
     waiting: Arc<Waiting>,
     accepting: tokio::task::JoinHandle<()>,
-    /// Done when it was said that there are no names.
+    /// Done when it was said that there are no names, and that command lines are seen by all.
     nameless: Once,
+    visible: Once,
+    /// Clears up behind a cluster that is killed.
+    janitor: Mutex<Option<Child>>,
 }
 
 type Waiting = Mutex<BTreeMap<String, oneshot::Sender<BufReader<UnixStream>>>>;
@@ -116,7 +128,9 @@ type Waiting = Mutex<BTreeMap<String, oneshot::Sender<BufReader<UnixStream>>>>;
 impl Launcher {
     pub(super) fn start(home: Arc<Home>) -> io::Result<Launcher> {
         let socket = UnixListener::bind(home.control())?;
-        fs::DirBuilder::new().create(home.shims())?;
+        // A program that knew the number of a shim would be told the environment of that shim's program.
+        fs::set_permissions(home.control(), fs::Permissions::from_mode(0o600))?;
+        fs::DirBuilder::new().mode(0o700).create(home.shims())?;
         let waiting = Arc::new(Waiting::default());
         let accepted = waiting.clone();
         let accepting = tokio::spawn(async move {
@@ -137,6 +151,8 @@ impl Launcher {
             waiting,
             accepting,
             nameless: Once::new(),
+            visible: Once::new(),
+            janitor: Mutex::default(),
         })
     }
 
@@ -175,17 +191,23 @@ impl Launcher {
                     return Err(io::Error::other(format!("{why} ({})", status?)));
                 }
             };
-            let spec = format!("{}\n", order.spec(self.home.user()));
+            let spec = format!("{}\n", order.spec());
             stream.get_mut().write_all(spec.as_bytes()).await?;
             let news = line(&mut stream).await?;
             let Some(started) = news.strip_prefix("started ") else {
                 return Err(io::Error::other(format!("its shim said {news:?}")));
             };
-            if let Some((_, why)) = started.split_once(' ') {
-                // The same for every program of this machine: said once.
-                self.nameless
-                    .call_once(|| tracing::info!(why, "programs do not find Services by their names here"));
+            // The same for every program of this machine: said once.
+            match started.split(' ').collect::<Vec<_>>().as_slice() {
+                [_, "nameless", why @ ..] => self.nameless.call_once(|| {
+                    tracing::info!(why = why.join(" "), "programs do not find Services by their names here");
+                }),
+                [_, "visible", why @ ..] => self.visible.call_once(|| {
+                    tracing::info!(why = why.join(" "), "programs see the command lines of other pods here");
+                }),
+                _ => {}
             }
+            self.watch_over();
             shim.stdin = stdin;
             let (read, write) = stream.into_inner().into_split();
             Ok(Launched {
@@ -198,6 +220,41 @@ impl Launcher {
         let done = tokio::time::timeout(PATIENCE, reported).await;
         waiting().remove(&id);
         done.unwrap_or_else(|_| Err(io::Error::other("its shim did not report in time")))
+    }
+}
+
+impl Launcher {
+    /// Starts the janitor. Not before a shim has reported, which says that this program's main function knows of such
+    /// processes: it would run as a whole otherwise.
+    fn watch_over(&self) {
+        let mut janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner);
+        if janitor.is_some() {
+            return;
+        }
+        let started = this_program().and_then(|program| {
+            let mut command = Command::new(program);
+            command.arg(JANITOR).arg(self.home.path());
+            command.env_clear().current_dir("/");
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command.spawn()
+        });
+        match started {
+            Ok(started) => *janitor = Some(started),
+            Err(error) => tracing::warn!(%error, "the folders of a killed cluster would stay until the next start"),
+        }
+    }
+
+    /// Ends the janitor, when there is nothing left to do for it.
+    pub(super) async fn dismiss(&self) {
+        let janitor = self.janitor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut janitor) = janitor {
+            drop(janitor.stdin.take());
+            // It has ended either way.
+            let _ = janitor.wait().await;
+        }
     }
 }
 

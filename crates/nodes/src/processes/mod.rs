@@ -10,7 +10,7 @@
 //! | file | what |
 //! |---|---|
 //! | `images` | which program stands for an image |
-//! | `environment`, `volumes`, `paths`, `tokens`, `access`, `resolv` | what a program is given |
+//! | `environment`, `volumes`, `mounts`, `paths`, `tokens`, `access`, `resolv` | what a program is given |
 //! | `instance`, `order` | the life of one container, its hooks; what is started |
 //! | `exec` | commands that clients run beside it |
 //! | `probes` | its probes |
@@ -18,13 +18,15 @@
 //! | `stop` | how containers and pods end |
 //! | `launch`, `shim` | how a program is started so that nothing of it is left behind |
 //! | `logs`, `lines` | what it writes |
+//! | `templates` | first data folders of databases, made once |
 //! | `gauges`, `table` | what it uses, from the process table of this machine |
-//! | `home` | the folders |
+//! | `home`, `beneath`, `users` | the folders, paths below them, and whose they are |
 //!
 //! Invariants: nothing of a pod runs when it is forgotten, nothing at all when the cluster has ended, however it did;
 //! every folder is the cluster's own, and goes with it, but those of PersistentVolumes in a data folder.
 
 mod access;
+mod beneath;
 mod dns;
 mod environment;
 mod exec;
@@ -35,6 +37,7 @@ mod instance;
 mod launch;
 mod lines;
 mod logs;
+mod mounts;
 mod names;
 mod order;
 mod paths;
@@ -44,7 +47,9 @@ mod resolv;
 mod shim;
 mod stop;
 mod table;
+mod templates;
 mod tokens;
+mod users;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -75,6 +80,7 @@ use self::names::Names;
 pub(crate) use self::names::outside;
 use self::proxy::Proxy;
 pub use self::shim::called;
+use self::users::User;
 use kubewright_objects::meta;
 
 /// The RuntimeClass of pods that are processes, and the one of pods that are simulated all the same.
@@ -130,6 +136,8 @@ struct Inner {
     names: Arc<Mutex<Names>>,
     /// None where port 53 is not for this user, or taken, and when the cluster has ended.
     dns: Mutex<Option<Dns>>,
+    /// Held while a template is made.
+    templates: tokio::sync::Mutex<()>,
     pods: Mutex<BTreeMap<String, OfPod>>,
 }
 
@@ -204,6 +212,7 @@ impl Processes {
             proxy: Mutex::new(Proxy::new(connections)),
             names,
             dns: Mutex::new(dns.ok()),
+            templates: tokio::sync::Mutex::default(),
             pods: Mutex::default(),
         })))
     }
@@ -263,14 +272,19 @@ impl Processes {
         });
     }
 
-    /// The file of hosts for programs of a namespace.
-    fn hosts(&self, namespace: &str) -> io::Result<PathBuf> {
-        lock(&self.0.names).file(&self.0.home, namespace)
+    /// The file of hosts for programs of a pod: that of its namespace, or one with its own aliases.
+    fn hosts(&self, pod: &Pod) -> io::Result<PathBuf> {
+        lock(&self.0.names).file(&self.0.home, pod)
+    }
+
+    /// Whether every pod has a user of its own; otherwise all have the one who started the cluster.
+    pub(crate) fn have_users(&self) -> bool {
+        self.0.home.has_users()
     }
 
     /// Writes the `resolv.conf` of a container beside its root folder, if it has one of its own. What resolvers would
     /// not read of it is an event.
-    fn resolv(&self, pod: &Pod, root: &Path) -> io::Result<Option<PathBuf>> {
+    fn resolv(&self, pod: &Pod, root: &Path, user: Option<User>) -> io::Result<Option<PathBuf>> {
         let server = lock(&self.0.dns).is_some().then(|| dns::address(self.0.network));
         let machine = std::fs::read_to_string(resolv::FILE).unwrap_or_default();
         let Some((text, left_out)) = resolv::file(pod, server, &machine) else {
@@ -282,7 +296,7 @@ impl Processes {
         self.with(pod, |of| of.events.extend(told));
         let path = root.with_file_name("resolv.conf");
         std::fs::write(&path, text)?;
-        self.0.home.show(&path, 0o600)?;
+        self.0.home.show(&path, 0o600, user)?;
         Ok(Some(path))
     }
 
@@ -402,6 +416,7 @@ impl Processes {
         let home = self.0.home.clone();
         // It logs its own failures.
         let _ = tokio::task::spawn_blocking(move || home.clear()).await;
+        self.0.launcher.dismiss().await;
     }
 }
 

@@ -20,9 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Service;
+use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
 use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 
+use kubewright_objects::meta;
+
+use super::beneath::Below;
 use super::home::Home;
 use super::proxy;
 
@@ -70,7 +73,7 @@ pub(super) const LINKS: usize = 8;
 #[derive(Default)]
 pub(super) struct Names {
     services: BTreeMap<Request, Entry>,
-    files: BTreeMap<String, PathBuf>,
+    files: BTreeMap<PathBuf, Hosts>,
     /// Whether the files say something else.
     pub(super) is_stale: bool,
 }
@@ -85,16 +88,29 @@ impl Names {
         self.is_stale |= before.as_ref() != self.services.get(service);
     }
 
-    /// The file of a namespace, which is made when it is asked for the first time.
-    pub(super) fn file(&mut self, home: &Home, namespace: &str) -> io::Result<PathBuf> {
-        if let Some(path) = self.files.get(namespace) {
-            return Ok(path.clone());
+    /// The file of a pod, which is made when it is asked for the first time: that of its namespace, or one of its own
+    /// where it has aliases.
+    pub(super) fn file(&mut self, home: &Home, pod: &Pod) -> io::Result<PathBuf> {
+        let hosts = Hosts {
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            aliases: aliases(pod),
+        };
+        let name = Below::name(&hosts.namespace).map_err(io::Error::other)?;
+        let (folder, path) = match hosts.aliases.is_empty() {
+            true => (home.names(), home.names().join(name.text())),
+            false => {
+                let folder = home.pod(meta::uid(&pod.metadata));
+                (folder.clone(), folder.join("hosts"))
+            }
+        };
+        if self.files.get(&path) == Some(&hosts) && path.exists() {
+            return Ok(path);
         }
-        let path = home.names().join(namespace);
-        home.make_passage(&home.names())?;
-        fs::write(&path, self.text(&machine(), namespace))?;
-        home.show(&path, 0o600)?;
-        self.files.insert(namespace.to_owned(), path.clone());
+        home.make_passage(&folder)?;
+        fs::write(&path, self.text(&machine(), &hosts))?;
+        // Whoever may ask the name server is told the same.
+        home.show_all(&path)?;
+        self.files.insert(path.clone(), hosts);
         Ok(path)
     }
 
@@ -102,8 +118,10 @@ impl Names {
     pub(super) fn write(&mut self) -> io::Result<()> {
         self.is_stale = false;
         let machine = machine();
-        for (namespace, path) in &self.files {
-            replace(path, &self.text(&machine, namespace))?;
+        // That of a pod that has gone.
+        self.files.retain(|path, _| path.exists());
+        for (path, hosts) in &self.files {
+            replace(path, &self.text(&machine, hosts))?;
         }
         Ok(())
     }
@@ -136,7 +154,8 @@ impl Names {
         vec![]
     }
 
-    fn text(&self, machine: &str, namespace: &str) -> String {
+    fn text(&self, machine: &str, hosts: &Hosts) -> String {
+        let namespace = hosts.namespace.as_str();
         let mut text = machine.to_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -157,8 +176,32 @@ impl Names {
                 );
             }
         }
+        text.push_str(&hosts.aliases);
         text
     }
+}
+
+/// What a file of hosts is made from, besides the Services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Hosts {
+    namespace: String,
+    /// The lines of a pod's own.
+    aliases: String,
+}
+
+/// The lines for `hostAliases` of a pod (`hostsEntriesFromHostAliases`).
+fn aliases(pod: &Pod) -> String {
+    let all = pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten());
+    let mut text = String::new();
+    for alias in all {
+        let names = alias.hostnames.iter().flatten();
+        let names: Vec<&str> = names.flat_map(|name| name.split_whitespace()).collect();
+        if let (Ok(ip), false) = (alias.ip.parse::<IpAddr>(), names.is_empty()) {
+            // Writing to a text does not fail.
+            let _ = writeln!(text, "{ip} {}", names.join(" "));
+        }
+    }
+    text
 }
 
 /// The content of this machine's file. Without one a program still finds itself.
@@ -275,6 +318,34 @@ mod tests {
 
     use super::*;
 
+    fn of(namespace: &str) -> Hosts {
+        Hosts {
+            namespace: namespace.to_owned(),
+            aliases: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_aliases_of_a_pod() {
+        let check = |all: Value, expected: &str| {
+            let pod = json!({ "spec": { "containers": [], "hostAliases": all } });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            assert_eq!(aliases(&pod), expected, "{all}");
+        };
+        check(json!([]), "");
+        check(
+            json!([{ "ip": "10.0.0.1", "hostnames": ["a", "b.c"] }, { "ip": "::1", "hostnames": ["d"] }]),
+            "10.0.0.1 a b.c\n::1 d\n",
+        );
+        // Nothing makes a line of its own.
+        check(json!([{ "ip": "1.2.3.4 x\n5.6.7.8", "hostnames": ["a"] }]), "");
+        check(
+            json!([{ "ip": "1.2.3.4", "hostnames": ["a\n5.6.7.8 b"] }]),
+            "1.2.3.4 a 5.6.7.8 b\n",
+        );
+        check(json!([{ "ip": "1.2.3.4", "hostnames": [] }]), "");
+    }
+
     #[test]
     fn the_file_of_a_namespace() {
         let mut names = Names::default();
@@ -294,7 +365,11 @@ mod tests {
         ]);
         enter("db", "None", endpoints);
         let check = |names: &Names, namespace: &str, expected: &str| {
-            assert_eq!(names.text("127.0.0.1 localhost", namespace), expected, "{namespace}");
+            assert_eq!(
+                names.text("127.0.0.1 localhost", &of(namespace)),
+                expected,
+                "{namespace}"
+            );
         };
         check(
             &names,
@@ -340,7 +415,7 @@ mod tests {
         enter("round", external("round.shop.svc.cluster.local"), &[]);
         let far = enter("far", external("db.example.com"), &["192.0.2.1", "192.0.2.2"]);
         assert_eq!(far.as_deref(), Some("db.example.com"));
-        let told = names.text("", "shop");
+        let told = names.text("", &of("shop"));
         let short = |line: &str| {
             let mut words = line.split(' ');
             (words.next().map(str::to_owned), words.next_back().map(str::to_owned))

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kubewright::k8s_openapi::api::core::v1::Container;
 
+use super::beneath::Below;
 use super::environment::expand;
 use super::gauges::limit;
 use super::images::{self, Program};
@@ -42,12 +43,18 @@ fn has_mount_in_tmp(container: &Container) -> bool {
 }
 
 /// The folders that a container finds besides its mounts.
-pub(super) fn folders(container: &Container, program: &Program) -> Vec<String> {
-    let of_image = program.owned.iter().map(|path| (*path).to_owned());
-    let of_message = message_path(container)
-        .rsplit_once('/')
-        .map(|(folder, _)| folder.to_owned());
-    of_image.chain(of_message.filter(|folder| !folder.is_empty())).collect()
+///
+/// # Errors
+/// In words, when its message cannot lie where its spec says.
+pub(super) fn folders(container: &Container, program: &Program) -> Result<Vec<Below>, String> {
+    let mut all: Vec<Below> = Vec::new();
+    for path in program.owned {
+        all.push(Below::of_container(path)?);
+    }
+    let message = Below::of_container(message_path(container));
+    let message = message.map_err(|why| format!("terminationMessagePath: {why}"))?;
+    all.extend(message.split().0);
+    Ok(all)
 }
 
 /// The paths of a container that lead into its root folder.
@@ -111,6 +118,8 @@ pub(super) fn order(
         terminal: None,
         hosts: None,
         resolv: None,
+        users: None,
+        user: None,
     }
 }
 

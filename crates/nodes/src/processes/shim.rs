@@ -8,7 +8,9 @@
 //! - when the connection to the cluster ends, however the cluster ended, everything that the program started is killed;
 //! - when the program ends, its child processes are killed as well, as with the pid namespace of a container;
 //! - when the shim itself is killed, the kernel kills the program (`PR_SET_PDEATHSIG`);
-//! - a program never gains privileges (`no_new_privs`).
+//! - a program has no privileges and never gains any (no capabilities, no groups but its own, `no_new_privs`);
+//! - a program inherits nothing but its three streams: no descriptors, no environment, no mask of files;
+//! - when the cluster is killed, its folders go with it: the janitor, another such process, sees its end.
 //!
 //! Not here: the program and its environment (the rest of `processes`).
 
@@ -20,16 +22,21 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use super::resolv;
 use super::table::Table;
+use super::{home, resolv};
 
 /// The first argument of a shim, and of the process that becomes the program.
 pub(super) const SHIM: &str = "process-shim";
 const EXEC: &str = "process-exec";
+/// The first argument of the process that clears up behind a killed cluster.
+pub(super) const JANITOR: &str = "process-janitor";
+/// How long it waits for shims, which kill their programs.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The exit code when a program cannot be started (`StartError` of a container runtime).
 pub(super) const CANNOT_START: u8 = 128;
 
@@ -53,6 +60,8 @@ pub fn called() -> Option<u8> {
     } else if first == EXEC {
         // Only returns when it fails.
         become_program(arguments.collect())
+    } else if first == JANITOR {
+        janitor(arguments.collect())
     } else {
         return None;
     };
@@ -95,6 +104,7 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     let [socket, id] = arguments.as_slice() else {
         return Err(io::Error::other("a shim is told its socket and its number"));
     };
+    close_inherited()?;
     let mut control = UnixStream::connect(PathBuf::from(socket))?;
     writeln!(control, "{}", id.to_string_lossy())?;
     let mut orders = BufReader::new(control.try_clone()?);
@@ -106,15 +116,22 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     // The keyboard's signals are for the cluster, which tells its shims.
     rustix::process::setsid()?;
     // Without it the program runs all the same; the cluster is told why.
-    let files = [("hosts", "/etc/hosts"), ("resolv", resolv::FILE)];
+    let files = [
+        ("hosts", "/etc/hosts"),
+        ("resolv", resolv::FILE),
+        ("passwd", "/etc/passwd"),
+        ("groups", "/etc/group"),
+    ];
     let files = files.map(|(key, place)| (spec[key].as_str(), place));
     let names = own_files(&files);
+    let hidden = if names.is_ok() { hide_others() } else { Ok(()) };
     let mut child = command(&spec)?.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let main = Arc::new(Mutex::new(pid));
-    match names {
-        Ok(()) => writeln!(control, "started {}", child.id())?,
-        Err(why) => writeln!(control, "started {} {why}", child.id())?,
+    match (names, hidden) {
+        (Err(why), _) => writeln!(control, "started {} nameless {why}", child.id())?,
+        (Ok(()), Err(why)) => writeln!(control, "started {} visible {why}", child.id())?,
+        (Ok(()), Ok(())) => writeln!(control, "started {}", child.id())?,
     }
     let listening = main.clone();
     std::thread::spawn(move || listen(orders, &listening));
@@ -162,6 +179,61 @@ fn own_files(files: &[(Option<&str>, &str)]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Hides the processes of other users, whose command lines anybody may read otherwise, in the mount namespace of this
+/// process. Kernels before 5.8 do not know the word, and would hide them everywhere.
+#[cfg(target_os = "linux")]
+fn hide_others() -> io::Result<()> {
+    use rustix::mount::{MountFlags, mount};
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("proc", "/proc", "proc", flags, c"hidepid=invisible")?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hide_others() -> io::Result<()> {
+    Ok(())
+}
+
+/// Closes what this process has inherited from whoever started the cluster, but for the three streams. It is called
+/// before anything is opened.
+#[cfg(target_os = "linux")]
+fn close_inherited() -> io::Result<()> {
+    let entries = fs::read_dir("/proc/self/fd")?.flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.filter(|number| *number > 2).collect();
+    for number in numbers {
+        // The descriptor of the list itself is among them, and closed by now.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn close_inherited() -> io::Result<()> {
+    Ok(())
+}
+
+/// Waits for the end of the cluster, and removes its folders if it did not. Its standard input is a pipe that only the
+/// cluster holds, so that the end comes however the cluster ends.
+fn janitor(arguments: Vec<OsString>) -> io::Result<u8> {
+    let [home] = arguments.as_slice() else {
+        return Err(io::Error::other("a janitor is told its folder"));
+    };
+    let home = PathBuf::from(home);
+    close_inherited()?;
+    rustix::process::setsid()?;
+    io::copy(&mut io::stdin(), &mut io::sink())?;
+    // The shims see the same end, and kill all that their programs have started.
+    let begun = Instant::now();
+    while !home::shims(&home).is_empty() && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    home::clear_one(&home);
+    Ok(0)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -213,6 +285,7 @@ fn become_program(arguments: Vec<OsString>) -> io::Result<u8> {
     {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         rustix::thread::set_no_new_privs(true)?;
+        drop_capabilities()?;
     }
     // The shim may have gone before this process asked to go with it.
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
@@ -226,12 +299,30 @@ fn become_program(arguments: Vec<OsString>) -> io::Result<u8> {
         rustix::stdio::dup2_stdout(&terminal)?;
         rustix::stdio::dup2_stderr(&terminal)?;
     }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     limit(&serde_json::from_str(&limits.to_string_lossy()).map_err(io::Error::other)?)?;
     let error = Command::new(program).args(rest).exec();
     Err(io::Error::new(
         error.kind(),
         format!("{}: {error}", program.to_string_lossy()),
     ))
+}
+
+/// Gives up what a user who is not root may have been given, too.
+#[cfg(target_os = "linux")]
+fn drop_capabilities() -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities};
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )?;
+    Ok(())
 }
 
 fn limit(limits: &Value) -> io::Result<()> {

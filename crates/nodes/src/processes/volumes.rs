@@ -1,23 +1,25 @@
-//! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims; and how containers
-//! find them.
+//! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims.
 //!
-//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a
-//! mount that cannot be is refused in words, never left out. Not here: reading the other objects
-//! (`environment::Sources`), asking for tokens (`tokens`).
+//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a path that a spec names is
+//! walked below its folder (`beneath`); a PersistentVolume is used only by a pod with the claim that the volume itself
+//! names. Not here: how containers find them (`mounts`), reading the other objects (`environment::Sources`), asking for
+//! tokens (`tokens`).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kubewright::Client;
 use kubewright::k8s_openapi::api::core::v1::{
-    ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, PersistentVolumeClaim, Pod, Secret, Volume,
-    VolumeProjection,
+    ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
+    Volume, VolumeProjection,
 };
+use kubewright_objects::meta;
 
+use super::beneath::{Below, Folder};
 use super::environment::{self, Sources};
 use super::home::Home;
+use super::users::User;
 
 /// A file that the API says the content of.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,11 +33,16 @@ struct Text {
 pub(super) struct Given<'a> {
     pub(super) home: &'a Home,
     pub(super) sources: &'a Sources,
-    /// The volume behind each claim of the pod.
-    pub(super) claims: &'a BTreeMap<String, String>,
+    /// The volume behind each claim of the pod, or why it has none.
+    pub(super) claims: &'a Claims,
+    /// The user of the pod's programs, if that is another than the cluster's.
+    pub(super) user: Option<User>,
     /// Tokens by volume and path.
     pub(super) tokens: &'a BTreeMap<(String, String), String>,
 }
+
+/// By the names of claims.
+pub(super) type Claims = BTreeMap<String, Result<Below, String>>;
 
 /// Makes the volumes of a pod, or corrects their contents; answers where they are.
 ///
@@ -52,60 +59,105 @@ pub(super) fn make(given: &Given<'_>, pod: &Pod) -> Result<BTreeMap<String, Path
 }
 
 fn one(given: &Given<'_>, pod: &Pod, volume: &Volume) -> Result<PathBuf, String> {
-    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-    let folder = given.home.pod(uid).join("volumes").join(&volume.name);
-    let in_words = |error: io::Error| format!("{}: {error}", folder.display());
-    let passage = folder.parent().unwrap_or(&folder);
-    given.home.make_passage(passage).map_err(in_words)?;
+    let uid = Below::name(meta::uid(&pod.metadata))?;
+    let name = Below::name(&volume.name)?;
+    let passage = given.home.pod(&uid.text()).join("volumes");
+    let in_words = |error: io::Error| format!("{}: {error}", passage.join(name.text()).display());
+    given.home.make_passage(&passage).map_err(in_words)?;
+    let outer = Folder::open(&passage).map_err(in_words)?;
     if volume.empty_dir.is_some() {
-        given.home.make_own(&folder).map_err(in_words)?;
-        return Ok(folder);
+        let folder = outer.make(&name, given.user).map_err(in_words)?;
+        return Ok(folder.path().to_owned());
     }
-    let claim = volume
-        .persistent_volume_claim
-        .as_ref()
-        .map(|source| source.claim_name.clone());
-    let claim = claim.or_else(|| volume.ephemeral.as_ref().map(|_| claim_of(pod, volume)));
-    if let Some(claim) = claim {
-        let name = given.claims.get(&claim);
-        let name = name.ok_or_else(|| format!("persistentvolumeclaim \"{claim}\" is not bound"))?;
-        let folder = given.home.volume(name);
-        given
-            .home
-            .make_own(&folder)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
-        return Ok(folder);
+    if let Some(claim) = claim(pod, volume) {
+        let bound = given.claims.get(&claim).cloned();
+        let bound = bound.unwrap_or_else(|| Err(format!("persistentvolumeclaim \"{claim}\" is not known")))?;
+        let folder = given.home.make_volume(&bound, given.user);
+        let folder = folder.map_err(|error| format!("the volume {}: {error}", bound.text()))?;
+        return Ok(folder.path().to_owned());
     }
     let texts = texts(given, pod, volume)?;
-    write_all(given.home, &folder, &texts).map_err(in_words)?;
-    Ok(folder)
+    let texts = texts.into_iter().map(|text| Ok((Below::new(&text.path)?, text)));
+    let texts = texts.collect::<Result<Vec<_>, String>>()?;
+    let folder = outer.make(&name, None).map_err(in_words)?;
+    write_all(&folder, &texts, given.user).map_err(in_words)?;
+    Ok(folder.path().to_owned())
 }
 
-/// The claim that is made for an ephemeral volume.
-pub(super) fn claim_of(pod: &Pod, volume: &Volume) -> String {
-    format!("{}-{}", pod.metadata.name.as_deref().unwrap_or_default(), volume.name)
-}
-
-/// The volume behind each claim of a pod.
-pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<BTreeMap<String, String>> {
-    let of_volume = |volume: &Volume| match &volume.persistent_volume_claim {
+/// The claim behind a volume: the one that it names, or the one that is made for an ephemeral volume.
+fn claim(pod: &Pod, volume: &Volume) -> Option<String> {
+    match &volume.persistent_volume_claim {
         Some(source) => Some(source.claim_name.clone()),
-        None => volume.ephemeral.as_ref().map(|_| claim_of(pod, volume)),
-    };
+        None => {
+            let pod = meta::name(&pod.metadata);
+            volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name))
+        }
+    }
+}
+
+/// The volume behind each claim of a pod. Whoever may write claims may name any volume in one: what counts is the claim
+/// that the volume names, by its UID, and only the cluster's administrators write volumes (`getPVCExtractPV` and
+/// `getPVSpec`).
+pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<Claims> {
+    let namespace = pod.metadata.namespace.as_deref();
+    let mut all = Claims::new();
     let spec = pod.spec.iter();
-    let names: Vec<String> = spec
-        .flat_map(|spec| spec.volumes.iter().flatten())
-        .filter_map(of_volume)
-        .collect();
-    let mut all = BTreeMap::new();
-    for name in names {
-        let claim = client
-            .get::<PersistentVolumeClaim>(pod.metadata.namespace.as_deref(), &name)
-            .await?;
-        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
-        all.extend(volume.map(|volume| (name, volume)));
+    for of_pod in spec.flat_map(|spec| spec.volumes.iter().flatten()) {
+        let Some(name) = claim(pod, of_pod) else { continue };
+        let Some(found) = client.get::<PersistentVolumeClaim>(namespace, &name).await? else {
+            let why = format!("persistentvolumeclaim \"{name}\" not found");
+            all.insert(name, Err(why));
+            continue;
+        };
+        let wanted = found.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+        let volume = match wanted.filter(|wanted| !wanted.is_empty()) {
+            Some(wanted) => client.get::<PersistentVolume>(None, &wanted).await?,
+            None => None,
+        };
+        let is_ephemeral = of_pod.ephemeral.is_some();
+        all.insert(name, behind(pod, is_ephemeral, &found, volume.as_deref()));
     }
     Ok(all)
+}
+
+/// The first volume of a pod whose claim has none, and why.
+pub(super) fn unbound(claims: &Claims, pod: &Pod) -> Option<(String, String)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let why = |volume: &Volume| claims.get(&claim(pod, volume)?)?.clone().err();
+    volumes
+        .into_iter()
+        .find_map(|volume| Some((volume.name.clone(), why(volume)?)))
+}
+
+/// The folder's name of the volume behind a claim.
+fn behind(
+    pod: &Pod,
+    is_ephemeral: bool,
+    claim: &PersistentVolumeClaim,
+    volume: Option<&PersistentVolume>,
+) -> Result<Below, String> {
+    let name = meta::name(&claim.metadata);
+    let uid = meta::uid(&claim.metadata);
+    let mut owners = claim.metadata.owner_references.iter().flatten();
+    if is_ephemeral && !owners.any(|owner| owner.controller == Some(true) && owner.uid == meta::uid(&pod.metadata)) {
+        return Err(format!("persistentvolumeclaim \"{name}\" was not created for the pod"));
+    }
+    if meta::is_deleting(&claim.metadata) {
+        return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
+    }
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    let (Some("Bound"), Some(volume)) = (phase, volume) else {
+        return Err(format!("persistentvolumeclaim \"{name}\" is not bound"));
+    };
+    let of_volume = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let names_it = of_volume.is_some_and(|of_volume| of_volume.uid.as_deref() == Some(uid));
+    let volume = meta::name(&volume.metadata);
+    if uid.is_empty() || !names_it {
+        return Err(format!(
+            "persistentvolume \"{volume}\" is not bound to persistentvolumeclaim \"{name}\""
+        ));
+    }
+    Below::name(volume)
 }
 
 /// The files of a volume whose content is in the API.
@@ -295,129 +347,34 @@ fn of_pod(given: &Given<'_>, pod: &Pod, items: &[DownwardAPIVolumeFile], mode: u
     Ok(all)
 }
 
-/// Makes a folder hold these files and no others.
-fn write_all(home: &Home, folder: &Path, texts: &[Text]) -> io::Result<()> {
-    home.make_passage(folder)?;
-    home.show(folder, 0o700)?;
-    for text in texts {
-        let path = folder.join(&text.path);
-        if let Some(parent) = path.parent().filter(|parent| *parent != folder) {
-            home.make_passage(parent)?;
-            home.show(parent, 0o700)?;
+/// Makes a folder of the cluster's hold these files and no others.
+fn write_all(folder: &Folder, texts: &[(Below, Text)], user: Option<User>) -> io::Result<()> {
+    folder.show(user)?;
+    for (path, text) in texts {
+        if let (Some(parent), _) = path.split() {
+            folder.make(&parent, None)?.show(user)?;
         }
-        if fs::read(&path).is_ok_and(|present| present == text.content) {
+        let most = u64::try_from(text.content.len()).unwrap_or(u64::MAX).saturating_add(1);
+        if folder
+            .read(path, most, None)
+            .is_ok_and(|present| present == text.content)
+        {
             continue;
         }
-        // A reader gets all of the old text or all of the new one.
-        let new = path.with_extension("kubewright-new");
-        fs::write(&new, &text.content)?;
-        home.show(&new, text.mode)?;
-        fs::rename(&new, &path)?;
+        folder.write(path, &text.content, text.mode, user)?;
     }
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_wanted = |text: &Text| text.path.split('/').next() == Some(&*name);
-        if !texts.iter().any(is_wanted) && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
+    for (name, is_file) in folder.entries()? {
+        if is_file && !texts.iter().any(|(path, _)| path.first() == name) {
+            folder.remove_file(&name)?;
         }
     }
     Ok(())
 }
 
-/// Makes the root folder of a container: a link for each of its mounts, a folder for each that its image would have.
-///
-/// # Errors
-/// In words, when a mount cannot be.
-pub(super) fn mount(
-    home: &Home,
-    root: &Path,
-    container: &Container,
-    volumes: &BTreeMap<String, PathBuf>,
-    owned: &[String],
-    expand: impl Fn(&str) -> String,
-) -> Result<(), String> {
-    let in_words = |error: io::Error| format!("{}: {error}", root.display());
-    let below = |path: &str| root.join(path.trim_matches('/'));
-    home.make_passage(root).map_err(in_words)?;
-    let mut mounts: Vec<_> = container.volume_mounts.iter().flatten().collect();
-    mounts.sort_by_key(|mount| mount.mount_path.len());
-    for (at, mount) in mounts.iter().enumerate() {
-        let path = mount.mount_path.trim_end_matches('/');
-        let is_inside = |outer: &str| {
-            path.strip_prefix(outer.trim_end_matches('/'))
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
-        if let Some(outer) = mounts[..at].iter().find(|outer| is_inside(&outer.mount_path)) {
-            let outer = &outer.mount_path;
-            return Err(format!(
-                "{path} is inside of the mount {outer}: processes have no mounts inside of others"
-            ));
-        }
-        if path.is_empty() || Path::new(path).components().any(|part| part.as_os_str() == "..") {
-            return Err(format!("{:?} is no path for a mount", mount.mount_path));
-        }
-        let volume = volumes
-            .get(&mount.name)
-            .ok_or_else(|| format!("there is no volume {:?}", mount.name))?;
-        let within = mount
-            .sub_path_expr
-            .as_deref()
-            .map(&expand)
-            .or_else(|| mount.sub_path.clone());
-        let target = match within.filter(|within| !within.is_empty()) {
-            Some(within) => sub_path(home, volume, &within)?,
-            None => volume.clone(),
-        };
-        let link = below(path);
-        if let Some(parent) = link.parent() {
-            own_folders(home, root, parent).map_err(in_words)?;
-        }
-        std::os::unix::fs::symlink(target, &link).map_err(in_words)?;
-    }
-    for path in owned {
-        if !below(path).exists() {
-            own_folders(home, root, &below(path)).map_err(in_words)?;
-        }
-    }
-    home.give(root).map_err(in_words)
-}
-
-/// Makes a folder below a root, and all on the way to it, the programs' own.
-fn own_folders(home: &Home, root: &Path, folder: &Path) -> io::Result<()> {
-    let mut all: Vec<&Path> = folder.ancestors().take_while(|path| *path != root).collect();
-    all.reverse();
-    all.into_iter()
-        .filter(|path| !path.exists())
-        .try_for_each(|path| home.make_own(path))
-}
-
-/// A folder or file of a volume, which a program may have changed: a path that leads out of it is refused.
-fn sub_path(home: &Home, volume: &Path, within: &str) -> Result<PathBuf, String> {
-    let path = volume.join(within);
-    let in_words = |error: io::Error| format!("subPath {within}: {error}");
-    let leads_up = Path::new(within)
-        .components()
-        .any(|part| !matches!(part, std::path::Component::Normal(_)));
-    if leads_up {
-        return Err(format!("subPath {within} leads out of its volume"));
-    }
-    if !path.exists() {
-        own_folders(home, volume, &path).map_err(in_words)?;
-    }
-    let (found, outer) = (
-        path.canonicalize().map_err(in_words)?,
-        volume.canonicalize().map_err(in_words)?,
-    );
-    match found.starts_with(outer) {
-        true => Ok(path),
-        false => Err(format!("subPath {within} leads out of its volume")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -437,7 +394,8 @@ mod tests {
         let given = Given {
             home: &home,
             sources: &sources,
-            claims: &[("bound".to_owned(), "pv-1".to_owned())].into(),
+            claims: &[("bound".to_owned(), Below::name("pv-1"))].into(),
+            user: None,
             tokens: &[(("v".to_owned(), "token".to_owned()), "T".to_owned())].into(),
         };
         let mut whole = json!({ "name": "v" });
@@ -482,7 +440,7 @@ mod tests {
         check(json!({ "persistentVolumeClaim": { "claimName": "bound" } }), &[]);
         check(
             json!({ "persistentVolumeClaim": { "claimName": "other" } }),
-            &[("v", "persistentvolumeclaim \"other\" is not bound")],
+            &[("v", "persistentvolumeclaim \"other\" is not known")],
         );
         check(
             json!({ "configMap": { "name": "m" } }),
@@ -520,67 +478,45 @@ mod tests {
         check(json!({ "nfs": { "server": "s", "path": "/" } }), &[("v", unknown)]);
     }
 
+    /// A claim is a thing of a namespace; the volume says which one it is for.
     #[test]
-    fn how_containers_find_them() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let home = Home::make(Some(folder.path())).expect("folders");
-        let volume = home.volume("v");
-        home.make_own(&volume).expect("a folder");
-        std::os::unix::fs::symlink("/etc", volume.join("out")).expect("a link");
-        let check = |number: u32, mounts: Value, expected: &str| {
-            let root = home.pod("0a").join(format!("root-{number}"));
-            let container = json!({ "name": "c", "volumeMounts": mounts });
-            let container = serde_json::from_value(container).expect("a container");
-            let volumes = [("v".to_owned(), volume.clone())].into();
-            let done = mount(
-                &home,
-                &root,
-                &container,
-                &volumes,
-                &["/var/lib/db".to_owned()],
-                |text| text.replace("$(POD)", "p"),
-            );
-            assert_eq!(done.err().unwrap_or_default(), expected, "{mounts}");
-            root
+    fn which_volume_is_behind_a_claim() {
+        let check = |claim: Value, volume: Value, expected: &str| {
+            let mut whole = json!({ "metadata": { "name": "c", "uid": "1" }, "status": { "phase": "Bound" } });
+            for (key, value) in claim.as_object().expect("an object") {
+                whole[key] = value.clone();
+            }
+            let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": "p", "uid": "0a" } })).expect("a pod");
+            let claim_object = serde_json::from_value(whole).expect("a claim");
+            let object: Option<PersistentVolume> = serde_json::from_value(volume.clone()).expect("a volume");
+            let is_ephemeral = claim.get("ephemeral").is_some();
+            let (Ok(said) | Err(said)) =
+                behind(&pod, is_ephemeral, &claim_object, object.as_ref()).map(|below| below.text());
+            assert_eq!(said, expected, "{claim} {volume}");
         };
-        let root = check(0, json!([{ "name": "v", "mountPath": "/a/b/" }]), "");
-        assert_eq!(fs::read_link(root.join("a/b")).expect("a link"), volume);
-        assert!(root.join("var/lib/db").is_dir());
-        let root = check(
-            1,
-            json!([{ "name": "v", "mountPath": "/var/lib/db", "subPathExpr": "x/$(POD)" }]),
-            "",
-        );
-        assert_eq!(
-            fs::read_link(root.join("var/lib/db")).expect("a link"),
-            volume.join("x/p")
-        );
+        let volume = |uid: &str| json!({ "metadata": { "name": "v" }, "spec": { "claimRef": { "uid": uid } } });
+        check(json!({}), volume("1"), "v");
+        let not_bound = "persistentvolumeclaim \"c\" is not bound";
+        check(json!({ "status": { "phase": "Pending" } }), volume("1"), not_bound);
+        check(json!({ "status": null }), volume("1"), not_bound);
+        check(json!({}), json!(null), not_bound);
+        let not_this = "persistentvolume \"v\" is not bound to persistentvolumeclaim \"c\"";
+        check(json!({}), volume("2"), not_this);
+        check(json!({}), volume(""), not_this);
+        check(json!({}), json!({ "metadata": { "name": "v" }, "spec": {} }), not_this);
         check(
-            2,
-            json!([{ "name": "v", "mountPath": "/a", "subPath": "out" }]),
-            "subPath out leads out of its volume",
+            json!({ "metadata": { "name": "c" } }),
+            volume(""),
+            "persistentvolume \"v\" is not bound to persistentvolumeclaim \"c\"",
         );
-        check(
-            3,
-            json!([{ "name": "v", "mountPath": "/a", "subPath": "../x" }]),
-            "subPath ../x leads out of its volume",
-        );
-        check(
-            4,
-            json!([{ "name": "w", "mountPath": "/a" }]),
-            "there is no volume \"w\"",
-        );
-        check(
-            5,
-            json!([{ "name": "v", "mountPath": "/../a" }]),
-            "\"/../a\" is no path for a mount",
-        );
-        let inside = "/a/b is inside of the mount /a: processes have no mounts inside of others";
-        check(
-            6,
-            json!([{ "name": "v", "mountPath": "/a" }, { "name": "v", "mountPath": "/a/b" }]),
-            inside,
-        );
-        home.clear();
+        let path = json!({ "metadata": { "name": "../../etc" }, "spec": { "claimRef": { "uid": "1" } } });
+        check(json!({}), path, "\"../../etc\" is a path, no name");
+        let deleted = json!({ "metadata": { "name": "c", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        check(deleted, volume("1"), "persistentvolumeclaim \"c\" is being deleted");
+        let foreign = "persistentvolumeclaim \"c\" was not created for the pod";
+        check(json!({ "ephemeral": {} }), volume("1"), foreign);
+        let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "0a", "controller": true }]);
+        let own = json!({ "name": "c", "uid": "1", "ownerReferences": owner });
+        check(json!({ "ephemeral": {}, "metadata": own }), volume("1"), "v");
     }
 }

@@ -430,7 +430,7 @@ mod tests {
     fn configs(version: &'static SupportedProtocolVersion) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
         let authority = Authority::new().expect("an authority");
         let serving = authority.serving([127, 0, 0, 1].into()).expect("a certificate");
-        let tls = Tls::new(Serving::from(&serving), Some(authority.roots().expect("a root"))).expect("a configuration");
+        let tls = Tls::new(Serving::from(&serving), Some(vec![authority.der().clone()])).expect("a configuration");
         let admin = authority.admin().expect("a client");
         let mut roots = RootCertStore::empty();
         roots.add(authority.der().clone()).expect("a root");

@@ -191,7 +191,7 @@ impl Request<'_> {
         let request = get(self.object, &["spec", "request"]).as_str().unwrap_or("");
         let node = self.node;
         match SigningRequest::read(request) {
-            Ok(request) if request.common_name.strip_prefix(crate::user::NODE_PREFIX) == Some(node) => Ok(()),
+            Ok(request) if request.subject.common_name.strip_prefix(crate::user::NODE_PREFIX) == Some(node) => Ok(()),
             Ok(_) => self.refuse(format!("can only create a node CSR with CN=system:node:{node}")),
             Err(why) => self.refuse(format!("unable to parse csr: {why}")),
         }

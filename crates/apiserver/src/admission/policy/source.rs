@@ -1,10 +1,9 @@
 //! Which policies are in force now, compiled.
 //!
 //! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding
-//! puts it into force; a request never sees a policy older than itself; neither a write nor a change of a policy looks
+//! puts it into force, without a lock: others wait for it only if they need the same policy; a request never sees a policy older than itself; neither a write nor a change of a policy looks
 //! at policies whose rules name another resource. Anything here may be thrown away: it is made from storage.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use kubewright_schema::budget;
@@ -13,8 +12,11 @@ use serde_json::Value;
 use super::super::matching::{ByResource, Criteria};
 use super::super::{Attributes, Session};
 use super::compiled::Binding;
-use crate::storage::{Derived, Followed, Storage, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, Storage, StoredObject};
 use crate::values::get;
+
+/// About how many steps it takes to compile a byte of a policy.
+const COMPILED: usize = 4;
 
 /// A policy with the bindings that put it into force, by name.
 pub(super) struct Hook<P> {
@@ -37,13 +39,13 @@ pub(super) struct Source<P> {
 }
 
 struct PolicyIndex<P> {
-    policies: BTreeMap<String, Entry<P>>,
+    policies: SharedMap<Arc<str>, Arc<Entry<P>>>,
     /// Names of policies.
     by_resource: ByResource,
     /// By the name of the policy, then by their own.
-    bindings: BTreeMap<String, BTreeMap<String, Arc<Binding>>>,
+    bindings: SharedMap<Arc<str>, SharedMap<Arc<str>, Arc<Binding>>>,
     /// The policy of a binding.
-    bound: BTreeMap<String, String>,
+    bound: SharedMap<Arc<str>, Arc<str>>,
 }
 
 /// A policy that may have to be compiled.
@@ -55,10 +57,21 @@ struct Entry<P> {
 impl<P> Default for PolicyIndex<P> {
     fn default() -> PolicyIndex<P> {
         PolicyIndex {
-            policies: BTreeMap::new(),
+            policies: SharedMap::default(),
             by_resource: ByResource::default(),
-            bindings: BTreeMap::new(),
-            bound: BTreeMap::new(),
+            bindings: SharedMap::default(),
+            bound: SharedMap::default(),
+        }
+    }
+}
+
+impl<P> Clone for PolicyIndex<P> {
+    fn clone(&self) -> PolicyIndex<P> {
+        PolicyIndex {
+            policies: self.policies.clone(),
+            by_resource: self.by_resource.clone(),
+            bindings: self.bindings.clone(),
+            bound: self.bound.clone(),
         }
     }
 }
@@ -85,23 +98,18 @@ impl<P: Kind> PolicyIndex<P> {
             compiled: OnceLock::new(),
         };
         self.by_resource.insert(name, std::iter::once(&entry.criteria));
-        self.policies.insert(name.to_owned(), entry);
+        self.policies.insert(name.into(), Arc::new(entry));
     }
 
     fn take_binding(&mut self, name: &str, binding: Option<&Value>) {
-        if let Some(policy) = self.bound.remove(name)
-            && let Some(bindings) = self.bindings.get_mut(&policy)
-        {
-            bindings.remove(name);
-            if bindings.is_empty() {
-                self.bindings.remove(&policy);
-            }
+        if let Some(policy) = self.bound.remove(name) {
+            self.bindings.remove_within(&policy, name);
         }
         let Some(binding) = binding else { return };
         let binding = Arc::new(Binding::new(binding));
-        self.bound.insert(name.to_owned(), binding.policy.clone());
-        let bindings = self.bindings.entry(binding.policy.clone()).or_default();
-        bindings.insert(name.to_owned(), binding);
+        let policy: Arc<str> = binding.policy.as_str().into();
+        self.bound.insert(name.into(), policy.clone());
+        self.bindings.or_default(policy).insert(name.into(), binding);
     }
 
     /// A policy with its bindings; none while it has none. A binding to a policy that is not there waits for it.
@@ -114,8 +122,11 @@ impl<P: Kind> PolicyIndex<P> {
                 let [policies, _] = P::STORES;
                 // A policy that was written since then is compiled as well: the request ends later still.
                 let stored = storage.get(policies, name)?;
-                let compiled = budget::unlimited(|| Arc::new(P::read(stored.value())));
-                entry.compiled.get_or_init(|| compiled).clone()
+                // The policy is the cluster's, so it is not the request's work. But where requests are only tried,
+                // a long one does not begin.
+                budget::announce(COMPILED * stored.encoded().len());
+                let compiled = || budget::unlimited(|| Arc::new(P::read(stored.value())));
+                entry.compiled.get_or_init(compiled).clone()
             }
         };
         Some(Hook {

@@ -3,7 +3,6 @@
 //! Invariant: neither a write nor a change of a configuration looks at configurations whose rules name another
 //! resource.
 
-use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::admission::policy::conditions::Conditions;
 use crate::admission::{Attributes, Session};
 use crate::model::object;
 use crate::outbound::client::Client;
-use crate::storage::{Derived, Followed, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::get;
 
 /// The timeout of a webhook without `timeoutSeconds`; defaulting fills the field in, so that no webhook is stored
@@ -74,9 +73,9 @@ pub(super) struct Configurations {
 }
 
 /// The configured webhooks, by the name of the configuration.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct WebhookIndex {
-    webhooks: BTreeMap<String, Arc<Vec<Webhook>>>,
+    webhooks: SharedMap<Arc<str>, Arc<Vec<Webhook>>>,
     by_resource: ByResource,
 }
 
@@ -90,7 +89,7 @@ impl Derived for WebhookIndex {
         if !webhooks.is_empty() {
             let criteria = webhooks.iter().map(|webhook| &webhook.criteria);
             self.by_resource.insert(key, criteria);
-            self.webhooks.insert(key.to_owned(), Arc::new(webhooks));
+            self.webhooks.insert(key.into(), Arc::new(webhooks));
         }
     }
 }
@@ -121,7 +120,7 @@ impl Configurations {
                 // Only the audit log tells of places, and only there is it worth a walk over all that come before.
                 let before = session
                     .is_audited()
-                    .then(|| known.webhooks.range::<str, _>((Unbounded, Excluded(name))));
+                    .then(|| known.webhooks.range::<str>((Unbounded, Excluded(name))));
                 let first = before.into_iter().flatten().map(|(_, webhooks)| webhooks.len()).sum();
                 Some(Configured { first, webhooks })
             });

@@ -8,13 +8,13 @@
 //!
 //! Invariant: an object is counted for a node as often as pods there refer to it, and forgotten with the last of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::model::facts::references;
-use crate::storage::{Derived, StoredObject};
+use crate::storage::{Derived, SharedMap, StoredObject};
 use crate::values::get;
 
 /// The kinds that a pod may refer to.
@@ -28,12 +28,12 @@ pub(super) enum Kind {
 }
 
 /// A kind, and `namespace/name`.
-type Item = (Kind, String);
+type Item = (Kind, Arc<str>);
 
 /// The node of a pod, and the objects that it refers to.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct Pod {
-    node: String,
+    node: Arc<str>,
     items: BTreeSet<Item>,
 }
 
@@ -43,13 +43,16 @@ impl Pod {
         let node = get(pod, &["spec", "nodeName"])
             .as_str()
             .filter(|node| !node.is_empty())?;
-        let node = node.to_owned();
+        let node: Arc<str> = node.into();
         // Only the kubelet says which objects a mirror pod needs, and it must not gain rights by that.
         if references::is_mirror(pod) {
-            return Some(Pod { node, ..Pod::default() });
+            return Some(Pod {
+                node,
+                items: BTreeSet::new(),
+            });
         }
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
-        let item = |kind: Kind, name: &str| (kind, format!("{namespace}/{name}"));
+        let item = |kind: Kind, name: &str| (kind, format!("{namespace}/{name}").into());
         let account = get(pod, &["spec", "serviceAccountName"]).as_str();
         let account = account.filter(|name| !name.is_empty());
         let mut items: BTreeSet<Item> = account
@@ -74,18 +77,18 @@ struct Volume {
 }
 
 /// The stored objects, as far as they belong to nodes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
-    pods: BTreeMap<String, Pod>,
+    pods: SharedMap<Arc<str>, Arc<Pod>>,
     /// How many pods of a node refer to an item.
-    users: BTreeMap<Item, BTreeMap<String, usize>>,
-    volumes: BTreeMap<String, Volume>,
+    users: SharedMap<Item, SharedMap<Arc<str>, usize>>,
+    volumes: SharedMap<Arc<str>, Arc<Volume>>,
     /// The volumes that need a secret.
-    volumes_of: BTreeMap<String, BTreeSet<String>>,
+    volumes_of: SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>,
     /// The node of each VolumeAttachment.
-    attachments: BTreeMap<String, String>,
+    attachments: SharedMap<Arc<str>, Arc<str>>,
     /// The node of each ResourceSlice.
-    slices: BTreeMap<String, String>,
+    slices: SharedMap<Arc<str>, Arc<str>>,
 }
 
 /// The stores that decide which objects belong to nodes.
@@ -124,10 +127,10 @@ impl Derived for Graph {
 }
 
 /// Notes the node that an object names in its spec.
-fn put_node(nodes: &mut BTreeMap<String, String>, key: &str, value: Option<&Value>) {
+fn put_node(nodes: &mut SharedMap<Arc<str>, Arc<str>>, key: &str, value: Option<&Value>) {
     let node = value.and_then(|value| get(value, &["spec", "nodeName"]).as_str());
     match node.filter(|node| !node.is_empty()) {
-        Some(node) => nodes.insert(key.to_owned(), node.to_owned()),
+        Some(node) => nodes.insert(key.into(), node.into()),
         None => nodes.remove(key),
     };
 }
@@ -145,12 +148,12 @@ impl Graph {
 
     fn put_pod(&mut self, key: &str, pod: Option<Pod>) {
         // Most changes of pods are of their status.
-        if self.pods.get(key) == pod.as_ref() {
+        if self.pods.get(key).map(|pod| &**pod) == pod.as_ref() {
             return;
         }
         if let Some(old) = self.pods.remove(key) {
-            for item in old.items {
-                let Some(nodes) = self.users.get_mut(&item) else {
+            for item in &old.items {
+                let Some(nodes) = self.users.get_mut(item) else {
                     continue;
                 };
                 let left = nodes.get(&old.node).map_or(0, |count| count.saturating_sub(1));
@@ -159,27 +162,22 @@ impl Graph {
                     left => nodes.insert(old.node.clone(), left),
                 };
                 if nodes.is_empty() {
-                    self.users.remove(&item);
+                    self.users.remove(item);
                 }
             }
         }
         let Some(pod) = pod else { return };
         for item in &pod.items {
-            let nodes = self.users.entry(item.clone()).or_default();
-            *nodes.entry(pod.node.clone()).or_default() += 1;
+            let nodes = self.users.or_default(item.clone());
+            *nodes.or_default(pod.node.clone()) += 1;
         }
-        self.pods.insert(key.to_owned(), pod);
+        self.pods.insert(key.into(), Arc::new(pod));
     }
 
     fn put_volume(&mut self, key: &str, volume: Option<&Value>) {
         if let Some(old) = self.volumes.remove(key) {
-            for secret in old.secrets {
-                if let Some(volumes) = self.volumes_of.get_mut(&secret) {
-                    volumes.remove(key);
-                    if volumes.is_empty() {
-                        self.volumes_of.remove(&secret);
-                    }
-                }
+            for secret in &old.secrets {
+                self.volumes_of.remove_within(secret.as_str(), key);
             }
         }
         let claim = |volume: &Value| {
@@ -195,22 +193,21 @@ impl Graph {
         let secrets = references::volume_secrets(volume);
         for secret in &secrets {
             self.volumes_of
-                .entry(secret.clone())
-                .or_default()
-                .insert(key.to_owned());
+                .or_default(secret.as_str().into())
+                .insert(key.into(), ());
         }
-        self.volumes.insert(key.to_owned(), Volume { claim, secrets });
+        self.volumes.insert(key.into(), Arc::new(Volume { claim, secrets }));
     }
 
     /// Whether a pod of the node refers to it; a secret may also be that of a volume.
     pub(super) fn has(&self, node: &str, kind: Kind, key: &str) -> bool {
-        let used = self.users.get(&(kind, key.to_owned()));
+        let used = self.users.get(&(kind, key.into()));
         let direct = used.is_some_and(|nodes| nodes.contains_key(node));
         direct || (kind == Kind::Secret && self.has_by_volume(node, key))
     }
 
     fn has_by_volume(&self, node: &str, secret: &str) -> bool {
-        let mut volumes = self.volumes_of.get(secret).into_iter().flatten();
+        let mut volumes = self.volumes_of.get(secret).into_iter().flat_map(SharedMap::keys);
         volumes.any(|volume| self.has_volume(node, volume))
     }
 
@@ -222,17 +219,17 @@ impl Graph {
 
     /// Whether the pod is on the node.
     pub(super) fn has_pod(&self, node: &str, key: &str) -> bool {
-        self.pods.get(key).is_some_and(|pod| pod.node == node)
+        self.pods.get(key).is_some_and(|pod| &*pod.node == node)
     }
 
     /// Whether the VolumeAttachment is the node's.
     pub(super) fn has_attachment(&self, node: &str, name: &str) -> bool {
-        self.attachments.get(name).is_some_and(|its| its == node)
+        self.attachments.get(name).is_some_and(|its| &**its == node)
     }
 
     /// Whether the ResourceSlice is the node's.
     pub(super) fn has_slice(&self, node: &str, name: &str) -> bool {
-        self.slices.get(name).is_some_and(|its| its == node)
+        self.slices.get(name).is_some_and(|its| &**its == node)
     }
 
     /// Whether nothing is left, for tests.

@@ -5,10 +5,22 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
+use crate::discovery::remote::Ranked;
+
 /// Documents made so far for one snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     pub(crate) answers: Mutex<BTreeMap<(DiscoveryPath, Form), Option<Answer>>>,
+    pub(crate) merged: Mutex<Merged>,
+}
+
+/// The documents with the versions of other servers, made so far for one state of the APIServices.
+#[derive(Debug, Default)]
+pub(crate) struct Merged {
+    /// Which state that is; none before the first.
+    pub(crate) state: Option<u64>,
+    pub(crate) ranked: Arc<[Ranked]>,
+    pub(crate) answers: BTreeMap<(DiscoveryPath, Form), Answer>,
 }
 
 /// Which discovery document.

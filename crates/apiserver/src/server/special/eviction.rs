@@ -117,6 +117,7 @@ impl Call<'_> {
         let now = crate::env::rfc3339(self.server.env.now());
         let mut writer = Writer {
             tracking: Tracking::Update("kube-apiserver".to_owned()),
+            deadline: Some(self.deadline),
             ..Writer::new(self.server, resource.clone(), self.user)
         };
         writer

@@ -7,7 +7,6 @@
 //!
 //! Invariant: an APIService without the label, or with another value of it, is left alone.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
@@ -15,10 +14,11 @@ use serde_json::{Value, json};
 use crate::discovery::remote::Ranked;
 use crate::env::{rfc3339, uuid};
 use crate::model::facts::locally_available;
+use crate::model::form;
 use crate::model::object;
 use crate::registry::definitions::Definitions;
 use crate::server::Inner;
-use crate::storage::{Derived, Followed, ListRequest, StoredObject};
+use crate::storage::{Derived, Followed, ListRequest, SharedMap, StoredObject};
 use crate::values::get;
 
 pub(crate) const STORE: &str = "apiservices.apiregistration.k8s.io";
@@ -77,33 +77,28 @@ fn spec(group: &str, version: &str) -> Value {
 }
 
 /// APIServices of other servers: those that name a Service.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RemoteServices {
-    /// Namespace and name of the Service, by the name of the APIService.
-    services: BTreeMap<String, (String, String)>,
+    /// Key of the Service, by the name of the APIService.
+    services: SharedMap<Arc<str>, Arc<str>>,
     /// The other way round.
-    through: BTreeMap<(String, String), BTreeSet<String>>,
+    through: SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>,
 }
 
 impl Derived for RemoteServices {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
-        if let Some(before) = self.services.remove(key)
-            && let Some(names) = self.through.get_mut(&before)
-        {
-            names.remove(key);
-            if names.is_empty() {
-                self.through.remove(&before);
-            }
+        if let Some(before) = self.services.remove(key) {
+            self.through.remove_within(&before, key);
         }
         let Some(object) = object.filter(|object| names_a_service(object.encoded())) else {
             return;
         };
         let service = get(object.value(), &["spec", "service"]);
-        let text = |field: &str| get(service, &[field]).as_str().unwrap_or("").to_owned();
+        let text = |field: &str| get(service, &[field]).as_str().unwrap_or("");
         if service.is_object() {
-            let named = (text("namespace"), text("name"));
-            self.through.entry(named.clone()).or_default().insert(key.to_owned());
-            self.services.insert(key.to_owned(), named);
+            let named: Arc<str> = form::key(text("namespace"), text("name")).into();
+            self.through.or_default(named.clone()).insert(key.into(), ());
+            self.services.insert(key.into(), named);
         }
     }
 }
@@ -132,13 +127,13 @@ impl Inner {
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
     pub(crate) fn ranked(&self) -> Vec<Ranked> {
-        let remote_services = |others: &RemoteServices| others.services.is_empty();
-        if self.remote_services.look(self.storage.as_ref(), remote_services) {
+        let listed = self.storage.entries(STORE, &ListRequest::default());
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        if !items.iter().any(|(_, service)| names_a_service(service.encoded())) {
             return Vec::new();
         }
-        let listed = self.storage.list(STORE, &ListRequest::default());
-        let items = listed.map(|listed| listed.items).unwrap_or_default();
         let ranked = items.iter().map(|(_, service)| {
+            let service = service.object();
             let spec = get(service.value(), &["spec"]);
             let text = |field: &str| get(spec, &[field]).as_str().unwrap_or("").to_owned();
             let number = |field: &str| get(spec, &[field]).as_i64().unwrap_or(0);
@@ -159,8 +154,9 @@ impl Inner {
             if others.services.is_empty() {
                 return Vec::new();
             }
-            let names = others.through.get(&(namespace.to_owned(), service.to_owned()));
-            names.into_iter().flatten().cloned().collect()
+            let names = others.through.get(form::key(namespace, service).as_str());
+            let names = names.into_iter().flat_map(SharedMap::keys);
+            names.map(|name| name.to_string()).collect()
         })
     }
 

@@ -5,13 +5,12 @@
 //! Upstream a controller in the API server writes the condition a moment after its cause; here it follows within the
 //! same request.
 
-use std::sync::Arc;
-
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::addresses;
 use super::api_services;
+use super::slices::Way;
 use crate::env::rfc3339;
 use crate::model::facts::locally_available;
 use crate::model::form::key;
@@ -20,7 +19,7 @@ use crate::model::user::UserInfo;
 use crate::server::Inner;
 use crate::server::managed::Tracking;
 use crate::server::write::{Part, Writer};
-use crate::storage::{ListRequest, StoredObject};
+use crate::storage::StoredObject;
 use crate::values::get;
 
 pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
@@ -34,7 +33,7 @@ fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
 }
 
 /// Why another server's version is not available: reason and message.
-fn why_not(api_service: &Value, service: Option<&Value>, slices: &[Arc<StoredObject>]) -> (&'static str, String) {
+fn why_not(api_service: &Value, service: Option<&Value>, way: impl FnOnce(&str) -> Way) -> (&'static str, String) {
     let named = get(api_service, &["spec", "service"]);
     let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
     let port = get(named, &["port"]).as_i64().unwrap_or(443);
@@ -50,14 +49,17 @@ fn why_not(api_service: &Value, service: Option<&Value>, slices: &[Arc<StoredObj
             let why = format!("{shown} is not listening on port {port}");
             return ("ServicePortError", why);
         };
-        if slices.is_empty() {
-            let why = format!("cannot find endpointslices for {shown}");
-            return ("EndpointsNotFound", why);
-        }
         let name = text(found, &["name"]);
-        if !slices.iter().any(|slice| has_endpoint(slice.value(), name)) {
-            let why = format!("endpointslices for {shown} have no addresses with port name {name:?}");
-            return ("MissingEndpoints", why);
+        match way(name) {
+            Way::NoSlices => {
+                let why = format!("cannot find endpointslices for {shown}");
+                return ("EndpointsNotFound", why);
+            }
+            Way::NoEndpoint => {
+                let why = format!("endpointslices for {shown} have no addresses with port name {name:?}");
+                return ("MissingEndpoints", why);
+            }
+            Way::Endpoint => {}
         }
     }
     let (group, version) = (
@@ -67,14 +69,6 @@ fn why_not(api_service: &Value, service: Option<&Value>, slices: &[Arc<StoredObj
     let url = format!("https://{host}:{port}/apis/{group}/{version}");
     let why = format!("failing or missing response from {url}: this server calls no other API servers");
     ("FailedDiscoveryCheck", why)
-}
-
-/// Whether a slice has a ready endpoint behind the port of this name.
-fn has_endpoint(slice: &Value, port: &str) -> bool {
-    let mut endpoints = get(slice, &["endpoints"]).as_array().into_iter().flatten();
-    let mut ports = get(slice, &["ports"]).as_array().into_iter().flatten();
-    endpoints.any(|one| get(one, &["conditions", "ready"]) != false)
-        && ports.any(|one| get(one, &["name"]) == port && get(one, &["port"]).is_number())
 }
 
 impl Inner {
@@ -135,9 +129,9 @@ impl Inner {
         } else if named.is_object() {
             let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
             let service = self.storage.get(addresses::SERVICES, &key(namespace, name));
-            let slices = self.slices_of(namespace, name);
             let service = service.as_ref().map(|service| service.value());
-            let (reason, message) = why_not(api_service, service, &slices);
+            let way = |port: &str| self.slices.way(self.storage.as_ref(), &key(namespace, name), port);
+            let (reason, message) = why_not(api_service, service, way);
             json!({"type": "Available", "status": "False", "lastTransitionTime": now, "reason": reason, "message": message})
         } else {
             locally_available(&now)
@@ -147,16 +141,6 @@ impl Inner {
         conditions::set(&mut status, condition);
         let status = Value::Object(status);
         (status != *before).then_some(status)
-    }
-
-    fn slices_of(&self, namespace: &str, service: &str) -> Vec<Arc<StoredObject>> {
-        let request = ListRequest {
-            prefix: format!("{namespace}/"),
-            ..ListRequest::default()
-        };
-        let listed = self.storage.list(SLICES, &request).map(|listed| listed.items);
-        let slices = listed.unwrap_or_default().into_iter().map(|(_, slice)| slice);
-        slices.filter(|slice| service_of(slice.head()) == service).collect()
     }
 }
 
@@ -169,17 +153,24 @@ pub(crate) fn service_of(slice: &Value) -> &str {
 mod tests {
     use super::*;
     use crate::server::tests::World;
+    use crate::server::upkeep::slices::Index;
 
     #[test]
     fn how_far_the_way_goes() {
         let api_service = json!({"spec": {"group": "m.io", "version": "v1", "service": {"namespace": "d", "name": "s", "port": 8443}}});
         let check = |service: Value, slices: &[Value], reason: &str, message: &str| {
             let service = Some(service).filter(Value::is_object);
-            let slices: Vec<Arc<StoredObject>> = (slices.iter())
-                .map(|slice| Arc::new(StoredObject::unversioned(slice.clone())))
-                .collect();
+            let mut index = Index::default();
+            for (number, slice) in slices.iter().enumerate() {
+                let mut slice = slice.clone();
+                slice["metadata"] = json!({"namespace": "d", "labels": {SERVICE_NAME: "s"}});
+                index.put(&format!("d/{number}"), Some(&slice));
+                index.put("d/other", Some(&slice));
+            }
+            index.put("d/other", None);
+            let way = |port: &str| index.way("d/s", port);
             assert_eq!(
-                why_not(&api_service, service.as_ref(), &slices),
+                why_not(&api_service, service.as_ref(), way),
                 (reason, message.to_owned())
             );
         };

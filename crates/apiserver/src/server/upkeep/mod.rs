@@ -22,8 +22,8 @@ pub(crate) mod endings;
 pub(crate) mod expiry;
 pub(crate) mod quotas;
 pub(crate) mod rehearsal;
+pub(crate) mod slices;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ use crate::model::Resource;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
 use crate::server::Inner;
-use crate::storage::{Derived, Followed, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::{ensure, get};
 
 const FLOW_SCHEMAS: &str = "flowschemas.flowcontrol.apiserver.k8s.io";
@@ -48,26 +48,21 @@ const SERVICE_RANGE: &str = "kubernetes";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
 /// The FlowSchemas by the PriorityLevelConfiguration that they name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FlowSchemas {
-    by_level: BTreeMap<String, BTreeSet<String>>,
-    levels: BTreeMap<String, String>,
+    by_level: SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>,
+    levels: SharedMap<Arc<str>, Arc<str>>,
 }
 
 impl Derived for FlowSchemas {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
-        if let Some(before) = self.levels.remove(key)
-            && let Some(names) = self.by_level.get_mut(&before)
-        {
-            names.remove(key);
-            if names.is_empty() {
-                self.by_level.remove(&before);
-            }
+        if let Some(before) = self.levels.remove(key) {
+            self.by_level.remove_within(&before, key);
         }
         if let Some(object) = object {
-            let level = level_of(object.value()).to_owned();
-            self.by_level.entry(level.clone()).or_default().insert(key.to_owned());
-            self.levels.insert(key.to_owned(), level);
+            let level: Arc<str> = level_of(object.value()).into();
+            self.by_level.or_default(level.clone()).insert(key.into(), ());
+            self.levels.insert(key.into(), level);
         }
     }
 }
@@ -88,6 +83,7 @@ impl Inner {
     pub(crate) fn recall(&self) {
         self.settle_definitions();
         self.record_all_allocations();
+        self.slices.forget();
     }
 
     /// Runs after every write that stored something; returns what was stored, for the response.
@@ -114,6 +110,8 @@ impl Inner {
         if resource.store == addresses::SERVICES {
             self.settle_available_through(namespace, object::name(metadata));
         } else if resource.store == availability::SLICES {
+            let written = key(namespace, object::name(metadata));
+            self.slices.written(self.storage.as_ref(), &written);
             self.settle_available_through(namespace, availability::service_of(metadata));
         }
     }
@@ -164,7 +162,7 @@ impl Inner {
     fn settle_flow_schemas(&self, level: &str) {
         let named = self.flow_schemas.look(self.storage.as_ref(), |schemas| {
             let names = schemas.by_level.get(level).into_iter();
-            names.flatten().cloned().collect::<Vec<_>>()
+            names.flat_map(SharedMap::keys).cloned().collect::<Vec<_>>()
         });
         for name in named {
             if let Some(schema) = self.storage.get(FLOW_SCHEMAS, &name) {

@@ -44,6 +44,7 @@ impl Writer<'_> {
             };
         }
         let counted = |value: &Value, length| counted(resource, &key, value, length);
+        self.begin_change()?;
         let created = budget::commit(|| {
             let storage = &self.server.storage;
             let stored = storage.create_up_to(&resource.store, &key, form, &self.limit(&counted))?;
@@ -77,6 +78,7 @@ impl Writer<'_> {
             return Ok(Some(shown(stored)));
         }
         let resource = &self.resource;
+        self.begin_change()?;
         let result = budget::commit(|| {
             if is_finished(resource, &stored, &present.old) {
                 let gone = self.server.storage.delete(&resource.store, key, revision)?;
@@ -94,7 +96,7 @@ impl Writer<'_> {
             Ok(written) => Ok(Some(written)),
             Err(StorageError::NotFound(_)) => Err(Status::not_found(resource, name)),
             Err(StorageError::TooLarge(length)) => Err(too_large(length)),
-            Err(error) => refused(&error).map_or(Ok(None), Err),
+            Err(error) => refused(&error).map_or_else(|| self.try_again().map(|()| None), Err),
         }
     }
 

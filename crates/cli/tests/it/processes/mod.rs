@@ -3,6 +3,8 @@
 //!
 //! The tests run when kubectl is on the PATH, and say so when it is not.
 
+#[cfg(target_os = "linux")]
+mod hostile;
 mod kubectl;
 #[cfg(target_os = "linux")]
 mod postgres;

@@ -10,7 +10,7 @@ use crate::processes::running::{apply, cluster, gone};
 use crate::processes::streams::forwarded;
 use crate::support::{RunningCluster, kubectl_is_there};
 
-fn postgres_is_there() -> bool {
+pub(crate) fn postgres_is_there() -> bool {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let is_there = versions
         .map(|version| version.path().join("bin/postgres"))

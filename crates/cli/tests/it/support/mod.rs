@@ -44,7 +44,12 @@ impl RunningCluster {
 
     /// The same in this folder, where it has its temporary files as well.
     pub(crate) fn start_in(folder: tempfile::TempDir, arguments: &[&str]) -> RunningCluster {
-        let mut process = Command::new(KUBEWRIGHT)
+        RunningCluster::start_by(Path::new(KUBEWRIGHT), folder, arguments)
+    }
+
+    /// The same by another program, which becomes the one under test.
+    pub(crate) fn start_by(program: &Path, folder: tempfile::TempDir, arguments: &[&str]) -> RunningCluster {
+        let mut process = Command::new(program)
             .arg("cluster")
             .args(["--kubeconfig", "kubeconfig"])
             .args(arguments)

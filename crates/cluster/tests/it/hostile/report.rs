@@ -1,4 +1,4 @@
-//! The table for the book: the inputs, the answers, the costs.
+//! `bench/hostile.md`: the inputs, the answers, the costs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,6 +6,15 @@ use std::path::PathBuf;
 use super::client::Answer;
 use super::input::{Input, Request};
 use super::server::Figures;
+
+/// How the file begins.
+const HEAD: &str = "\
+# Hostile inputs
+
+What each input of `crates/cluster/tests/it/hostile` is answered with, and what it costs a release build: the server's
+processor time for the request, and the largest increase of its resident memory. Where several clients send at once, the
+time is that of one request, and the memory is that of all together. `.ci/night hostile` writes this file.
+";
 
 /// The cost of one input.
 pub(crate) struct Row {
@@ -28,7 +37,7 @@ impl Report {
     pub(crate) fn from_env() -> Report {
         Report {
             file: std::env::var_os("KUBEWRIGHT_HOSTILE_REPORT").map(PathBuf::from),
-            text: String::new(),
+            text: HEAD.to_owned(),
             group: "",
             loud: std::env::var_os("KUBEWRIGHT_HOSTILE_SERVER").is_some(),
         }
@@ -48,8 +57,7 @@ impl Report {
             return;
         }
         self.group = group;
-        let separator = if self.text.is_empty() { "" } else { "\n" };
-        self.line(&format!("{separator}### {group}\n"));
+        self.line(&format!("\n### {group}\n"));
         self.line("| input | sent | answer | answered | CPU ms | peak MB |");
         self.line("|---|--:|--:|--:|--:|--:|");
     }

@@ -1,5 +1,6 @@
 # MariaDB at the address of its pod, with the variables of the images of MariaDB and MySQL: MARIADB_ROOT_PASSWORD, MARIADB_USER, MARIADB_PASSWORD,
-# MARIADB_DATABASE, or MYSQL_ instead of MARIADB_. The first folder of each version is kept as a template, and later ones are copies of it.
+# MARIADB_DATABASE, or MYSQL_ instead of MARIADB_. The cluster has a template made (KUBEWRIGHT_NEW_TEMPLATE) before the first pod starts, and the folders of pods
+# are copies of that (KUBEWRIGHT_TEMPLATE).
 set -eu
 umask 077
 case "${1-}" in
@@ -18,21 +19,20 @@ text() { printf "'%s'" "$(printf %s "$1" | sed "s/\\\\/\\\\\\\\/g; s/'/''/g")"; 
 name() { printf '`%s`' "$(printf %s "$1" | sed 's/`/``/g')"; }
 # Not echo, to which backslashes mean something.
 say() { printf '%s\n' "$1"; }
+init() {
+	mariadb-install-db --no-defaults --datadir="$1" --auth-root-authentication-method=normal --skip-test-db --skip-name-resolve >&2
+}
+if [ -n "${KUBEWRIGHT_NEW_TEMPLATE-}" ]; then
+	init "$KUBEWRIGHT_NEW_TEMPLATE"
+	exit
+fi
 mkdir -p "$DATADIR"
 if [ ! -d "$DATADIR/mysql" ]; then
 	if [ -z "$root" ]; then
 		echo "Error: the database is uninitialized and has no password: set MARIADB_ROOT_PASSWORD or MYSQL_ROOT_PASSWORD" >&2
 		exit 1
 	fi
-	template=$KUBEWRIGHT_CACHE/mariadb-$(mariadbd --version | tr -c 'a-zA-Z0-9.\n' -)
-	if [ ! -d "$template" ]; then
-		made=$(mktemp -d "$KUBEWRIGHT_CACHE/mariadb-new.XXXXXX")
-		mariadb-install-db --no-defaults --datadir="$made" --auth-root-authentication-method=normal --skip-test-db \
-			--skip-name-resolve >&2
-		# Whoever is first makes it; the others find it.
-		mv -T "$made" "$template" 2>/dev/null || rm -rf "$made"
-	fi
-	cp -a "$template/." "$DATADIR/"
+	if [ -n "${KUBEWRIGHT_TEMPLATE-}" ]; then cp -R "$KUBEWRIGHT_TEMPLATE/." "$DATADIR/"; else init "$DATADIR"; fi
 	{
 		say "FLUSH PRIVILEGES;"
 		say "DELETE FROM mysql.global_priv WHERE User = '' OR User = 'root' AND Host <> 'localhost';"

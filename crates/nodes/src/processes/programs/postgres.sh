@@ -1,6 +1,6 @@
 # PostgreSQL at the address of its pod, with the variables of the image that everybody knows: POSTGRES_PASSWORD, POSTGRES_USER,
-# POSTGRES_DB, POSTGRES_HOST_AUTH_METHOD, PGDATA, and the scripts in /docker-entrypoint-initdb.d. initdb takes long, so the first folder of
-# each version is kept as a template, and later ones are copies of it.
+# POSTGRES_DB, POSTGRES_HOST_AUTH_METHOD, PGDATA, and the scripts in /docker-entrypoint-initdb.d. initdb takes long, so the cluster has it make
+# a template (KUBEWRIGHT_NEW_TEMPLATE) before the first pod starts, and the folders of pods are copies of that (KUBEWRIGHT_TEMPLATE).
 set -eu
 umask 077
 case "${1-}" in
@@ -13,6 +13,11 @@ user=${POSTGRES_USER:-postgres}
 method=${POSTGRES_HOST_AUTH_METHOD:-scram-sha-256}
 password=${POSTGRES_PASSWORD-}
 if [ -n "${POSTGRES_PASSWORD_FILE-}" ]; then password=$(cat "$POSTGRES_PASSWORD_FILE"); fi
+init() { initdb --pgdata "$1" --username "$user" --auth trust --encoding UTF8 --no-locale --no-sync >&2; }
+if [ -n "${KUBEWRIGHT_NEW_TEMPLATE-}" ]; then
+	init "$KUBEWRIGHT_NEW_TEMPLATE"
+	exit
+fi
 mkdir -p "$PGDATA"
 chmod 700 "$PGDATA" 2>/dev/null || true
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
@@ -20,14 +25,8 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
 		echo "Error: Database is uninitialized and superuser password is not specified: set POSTGRES_PASSWORD" >&2
 		exit 1
 	fi
-	template=$KUBEWRIGHT_CACHE/postgres-$(postgres --version | tr -c 'a-zA-Z0-9.\n' -)-$user
-	if [ ! -d "$template" ]; then
-		made=$(mktemp -d "$KUBEWRIGHT_CACHE/postgres-new.XXXXXX")
-		initdb --pgdata "$made" --username "$user" --auth trust --encoding UTF8 --no-locale --no-sync >&2
-		# Whoever is first makes it; the others find it.
-		mv -T "$made" "$template" 2>/dev/null || rm -rf "$made"
-	fi
-	cp -a "$template/." "$PGDATA/"
+	# The mask gives the copies the modes that a database wants.
+	if [ -n "${KUBEWRIGHT_TEMPLATE-}" ]; then cp -R "$KUBEWRIGHT_TEMPLATE/." "$PGDATA/"; else init "$PGDATA"; fi
 	printf '\nhost all all all %s\n' "$method" >>"$PGDATA/pg_hba.conf"
 	sed -i '/^host.*trust$/d' "$PGDATA/pg_hba.conf"
 	if [ "$method" = trust ]; then printf 'host all all all trust\n' >>"$PGDATA/pg_hba.conf"; fi

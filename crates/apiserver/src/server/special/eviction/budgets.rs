@@ -5,7 +5,7 @@
 //!
 //! Invariant: the state here follows from the stored budgets, and may be thrown away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright_schema::budget;
@@ -13,7 +13,7 @@ use kubewright_schema::labels::{Operator, Selector};
 use kubewright_schema::path::FieldPath;
 use serde_json::Value;
 
-use crate::storage::{Derived, Followed, StoredObject};
+use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::get;
 
 /// Where disruption budgets are stored.
@@ -25,17 +25,19 @@ pub(crate) const fn budgets() -> Followed<Budgets> {
 }
 
 /// The budgets by namespace.
-#[derive(Default)]
-pub(crate) struct Budgets(BTreeMap<String, InNamespace>);
+#[derive(Clone, Default)]
+pub(crate) struct Budgets(SharedMap<Arc<str>, InNamespace>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct InNamespace {
-    selectors: BTreeMap<String, Selector>,
+    selectors: SharedMap<Arc<str>, Arc<Selector>>,
     /// Names by a label that a pod must have: its key, then its value.
-    labelled: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    labelled: SharedMap<Arc<str>, SharedMap<Arc<str>, Names>>,
     /// The names of the others.
-    others: BTreeSet<String>,
+    others: Names,
 }
+
+type Names = SharedMap<Arc<str>, ()>;
 
 /// The key and the values of a label that everything has that the selector chooses; none when there is no such label.
 fn required(selector: &Selector) -> Option<(&str, impl Iterator<Item = &str>)> {
@@ -62,12 +64,7 @@ impl InNamespace {
             return;
         };
         for value in values {
-            if let Some(names) = by_value.get_mut(value) {
-                names.remove(name);
-                if names.is_empty() {
-                    by_value.remove(value);
-                }
-            }
+            by_value.remove_within(value, name);
         }
         if by_value.is_empty() {
             self.labelled.remove(key);
@@ -77,34 +74,34 @@ impl InNamespace {
     fn insert(&mut self, name: &str, selector: Selector) {
         match required(&selector) {
             Some((key, values)) => {
-                let by_value = self.labelled.entry(key.to_owned()).or_default();
+                let by_value = self.labelled.or_default(key.into());
                 for value in values {
-                    by_value.entry(value.to_owned()).or_default().insert(name.to_owned());
+                    by_value.or_default(value.into()).insert(name.into(), ());
                 }
             }
             None => {
-                self.others.insert(name.to_owned());
+                self.others.insert(name.into(), ());
             }
         }
-        self.selectors.insert(name.to_owned(), selector);
+        self.selectors.insert(name.into(), Arc::new(selector));
     }
 
     /// The names of those that cover an object with these labels.
     fn covering(&self, labels: &Value) -> BTreeSet<&str> {
         let labelled = labels.as_object().into_iter().flatten().filter_map(|(key, value)| {
             budget::spend(1);
-            self.labelled.get(key)?.get(value.as_str()?)
+            self.labelled.get(key.as_str())?.get(value.as_str()?)
         });
-        let candidates = labelled.chain([&self.others]).flatten();
+        let candidates = labelled.chain([&self.others]).flat_map(SharedMap::keys);
         candidates
             .filter(|name| {
-                let selector = self.selectors.get(*name);
+                let selector = self.selectors.get(&***name);
                 selector.is_some_and(|selector| {
                     budget::spend(1 + selector.len());
                     selector.matches(labels)
                 })
             })
-            .map(String::as_str)
+            .map(|name| &**name)
             .collect()
     }
 }
@@ -120,7 +117,7 @@ impl Budgets {
 impl Derived for Budgets {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-        let budgets = self.0.entry(namespace.to_owned()).or_default();
+        let budgets = self.0.or_default(namespace.into());
         budgets.remove(name);
         // A selector that cannot be read covers nothing, as one that is not there.
         let selector = object.and_then(|object| {
