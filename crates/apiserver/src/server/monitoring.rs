@@ -11,7 +11,7 @@
 //!
 //! Not here: the usage of pods and nodes (`special/metrics.rs`), the numbers of the process and its threads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -89,7 +89,7 @@ impl Sort {
 #[derive(Default)]
 pub(crate) struct Monitoring {
     hasher: RandomState,
-    sorts: RwLock<HashMap<u64, Arc<Sort>>>,
+    sorts: RwLock<BTreeMap<u64, Arc<Sort>>>,
     /// Requests that are being answered: those that read, and those that write.
     in_flight: Arc<[AtomicUsize; 2]>,
 }

@@ -50,7 +50,7 @@ fn world(is_on: bool) -> World {
 }
 
 #[track_caller]
-fn check(world: &World, user: &str, line: &str, references: &[Value], want: Result<u16, &str>) {
+fn check(world: &World, user: &str, line: &str, references: &[&Value], want: Result<u16, &str>) {
     let name = line.rsplit('/').next().unwrap_or_default();
     let name = if line.starts_with("POST") {
         json!("new")
@@ -107,31 +107,31 @@ fn owner_references_need_rights_of_their_own() {
     );
     // Who creates an object may say whose it is.
     check(&world, "writer", &post, &[], Ok(201));
-    check(&world, "writer", &post, &[plain.clone()], Ok(201));
-    check(&world, "writer", &post, &[blocking.clone()], Err(FINALIZE));
-    check(&world, "cleaner", &post, &[blocking.clone()], Err(FINALIZE));
-    check(&world, "finalizer", &post, &[plain.clone(), blocking.clone()], Ok(201));
+    check(&world, "writer", &post, &[&plain], Ok(201));
+    check(&world, "writer", &post, &[&blocking], Err(FINALIZE));
+    check(&world, "cleaner", &post, &[&blocking], Err(FINALIZE));
+    check(&world, "finalizer", &post, &[&plain, &blocking], Ok(201));
     // A role of a namespace gives no right to what has none.
-    check(&world, "finalizer", &post, &[node.clone()], Err(FINALIZE));
+    check(&world, "finalizer", &post, &[&node], Err(FINALIZE));
     let no_match = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion x.io/v1 Kind Odd: \
                     no matches for kind \"Odd\" in version \"x.io/v1\"";
-    check(&world, "finalizer", &post, &[unknown.clone()], Err(no_match));
+    check(&world, "finalizer", &post, &[&unknown], Err(no_match));
     for reference in [&blocking, &node, &unknown] {
-        check(&world, "admin", &post, &[reference.clone()], Ok(201));
+        check(&world, "admin", &post, &[reference], Ok(201));
     }
     // Who changes them could as well have deleted the object.
     check(&world, "writer", &free, &[], Ok(200));
-    check(&world, "writer", &owned, &[plain.clone()], Ok(200));
-    check(&world, "writer", &held, &[blocking.clone()], Ok(200));
-    check(&world, "writer", &free, &[plain.clone()], Err(DELETE));
+    check(&world, "writer", &owned, &[&plain], Ok(200));
+    check(&world, "writer", &held, &[&blocking], Ok(200));
+    check(&world, "writer", &free, &[&plain], Err(DELETE));
     check(&world, "writer", &owned, &[], Err(DELETE));
     check(&world, "writer", &format!("PUT {MAPS}/owned"), &[], Err(DELETE));
-    check(&world, "cleaner", &free, &[plain.clone()], Ok(200));
+    check(&world, "cleaner", &free, &[&plain], Ok(200));
     check(&world, "cleaner", &owned, &[], Ok(200));
-    check(&world, "cleaner", &owned, &[blocking.clone()], Err(FINALIZE));
-    check(&world, "cleaner", &held, &[plain.clone()], Ok(200));
-    check(&world, "finalizer", &owned, &[blocking.clone()], Ok(200));
-    check(&world, "finalizer", &held, &[blocking.clone(), node], Err(FINALIZE));
+    check(&world, "cleaner", &owned, &[&blocking], Err(FINALIZE));
+    check(&world, "cleaner", &held, &[&plain], Ok(200));
+    check(&world, "finalizer", &owned, &[&blocking], Ok(200));
+    check(&world, "finalizer", &held, &[&blocking, &node], Err(FINALIZE));
 }
 
 #[test]
@@ -139,6 +139,6 @@ fn they_need_none_unless_the_plugin_is_named() {
     let world = world(false);
     let reference = owner("apps/v1", "Deployment", true);
     world.must(201, &format!("POST {MAPS}"), &json!({"metadata": {"name": "free"}}));
-    check(&world, "writer", &format!("POST {MAPS}"), &[reference.clone()], Ok(201));
-    check(&world, "writer", &format!("PATCH {MAPS}/free"), &[reference], Ok(200));
+    check(&world, "writer", &format!("POST {MAPS}"), &[&reference], Ok(201));
+    check(&world, "writer", &format!("PATCH {MAPS}/free"), &[&reference], Ok(200));
 }

@@ -193,6 +193,15 @@ fn an_object_that_ends_loses_them_as_well() {
 }
 
 #[test]
+fn a_server_that_starts_with_these_objects_knows_as_much() {
+    let changed = Changed::new([&before(), &after()], &[thing("a", json!({"a": "1", "gone": "x"}))]);
+    let storage = changed.storage.clone();
+    let restarted = World::of(Config::default(), move |parts| parts.storage = storage);
+    let got = restarted.must(200, &format!("GET {THINGS}/a"), &Value::Null);
+    assert_eq!(got["spec"], json!({"a": "1", "new": "D"}));
+}
+
+#[test]
 fn policies_see_the_old_object_without_them() {
     let changed = Changed::new([&before(), &after()], &[thing("a", json!({"a": "1", "gone": "x"}))]);
     let world = &changed.world;
