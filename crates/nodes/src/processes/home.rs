@@ -31,7 +31,8 @@ use super::{launch, lock};
 pub(crate) struct Home {
     path: PathBuf,
     volumes: PathBuf,
-    cache: PathBuf,
+    /// Where templates are; none where somebody else has taken the name.
+    cache: Option<PathBuf>,
     /// The users of the pods, where these are others than the cluster's.
     users: Option<Mutex<Users>>,
     /// Whether the volumes outlive the cluster.
@@ -56,7 +57,7 @@ impl Home {
             .ok_or_else(|| io::Error::other("every name of a temporary folder is taken"))??;
         let volumes = kept.map_or_else(|| path.join("volumes"), |kept| kept.join("volumes"));
         let home = Home {
-            cache: temp.join(format!("kubewright-cache-{}", rustix::process::geteuid().as_raw())),
+            cache: make_cache(&temp, if users.is_some() { 0o711 } else { 0o700 }),
             volumes,
             users,
             keeps_volumes: kept.is_some(),
@@ -76,27 +77,7 @@ impl Home {
             home.path.join("owner"),
             launch::started(std::process::id()).unwrap_or_default(),
         )?;
-        home.make_cache()?;
         Ok(home)
-    }
-
-    /// The folder of templates is the cluster's own: programs of later clusters start from what is in it.
-    fn make_cache(&self) -> io::Result<()> {
-        match fs::DirBuilder::new().mode(0o700).create(&self.cache) {
-            Ok(()) => fs::set_permissions(&self.cache, fs::Permissions::from_mode(self.passage())),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = fs::symlink_metadata(&self.cache)?;
-                let owner = rustix::process::geteuid().as_raw();
-                if found.is_dir() && found.uid() == owner && found.mode() & 0o022 == 0 {
-                    return Ok(());
-                }
-                let name = self.cache.display();
-                Err(io::Error::other(format!(
-                    "{name} exists and is not a folder of this user's own"
-                )))
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// The user of a pod's programs, if that is another than the cluster's; `mounted` are the PersistentVolumes that it
@@ -122,8 +103,8 @@ impl Home {
         self.users.as_ref().is_some_and(|users| lock(users).have_names())
     }
 
-    pub(super) fn cache(&self) -> &Path {
-        &self.cache
+    pub(super) fn cache(&self) -> Option<&Path> {
+        self.cache.as_deref()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -227,6 +208,33 @@ fn plain(uid: &str) -> String {
     format!("{:_<1}", uid.replace(|c| !is_plain(c), "_"))
 }
 
+/// The folder of templates, which is the cluster's own: programs of later clusters start from what is in it. Anybody may
+/// take its name before; then there are no templates.
+fn make_cache(temp: &Path, mode: u32) -> Option<PathBuf> {
+    let path = temp.join(format!("kubewright-cache-{}", rustix::process::geteuid().as_raw()));
+    let made = match fs::DirBuilder::new().mode(0o700).create(&path) {
+        Ok(()) => fs::set_permissions(&path, fs::Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_dir() && is_own(&found) && found.mode() & 0o022 == 0 => Ok(()),
+            Ok(_) => Err(io::Error::other("it is not a folder of this user's own")),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(()) => Some(path),
+        Err(error) => {
+            let cache = path.display();
+            tracing::warn!(%cache, %error, "databases start without templates, which takes longer");
+            None
+        }
+    }
+}
+
+fn is_own(found: &fs::Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
+}
+
 /// Makes a folder, and those in which it lies, with a mode that the mask of this process does not narrow.
 fn make_all(path: &Path, mode: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
@@ -242,7 +250,6 @@ fn make_all(path: &Path, mode: u32) -> io::Result<()> {
 
 /// Removes the left-overs of killed clusters: shims that were killed with them, then their folders.
 fn clear_up(temp: &Path) {
-    let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -250,11 +257,14 @@ fn clear_up(temp: &Path) {
         let Some(pid) = numbers.and_then(|(pid, _)| pid.parse::<u32>().ok()) else {
             continue;
         };
-        let is_ours = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
+        // Anybody may make a folder of this name: what is in it is not even looked at.
+        if !entry.metadata().is_ok_and(|found| found.is_dir() && is_own(&found)) {
+            continue;
+        }
         let Ok(owner) = fs::read_to_string(entry.path().join("owner")) else {
             continue;
         };
-        if !is_ours || launch::started(pid).is_some_and(|started| started == owner) {
+        if launch::started(pid).is_some_and(|started| started == owner) {
             continue;
         }
         clear_one(&entry.path());
@@ -289,5 +299,60 @@ fn remove(folder: &Path) {
             tracing::warn!(folder = %folder.display(), %error, "a folder of processes is left behind");
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Where everybody may write, a pod may leave folders with the names of a cluster's, for the next one to find.
+    #[test]
+    fn folders_of_others_are_left_alone() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not root: folders of other users were not tried");
+            return;
+        }
+        let temp = tempfile::tempdir().expect("a folder");
+        let (foreign, dead) = (temp.path().join("kubewright-0-7"), temp.path().join("kubewright-0-8"));
+        let cache = temp.path().join("kubewright-cache-0");
+        for folder in [&foreign, &dead, &cache] {
+            fs::create_dir(folder).expect("a folder");
+        }
+        // Whoever reads this pipe waits for ever.
+        let made = std::process::Command::new("mkfifo").arg(foreign.join("owner")).status();
+        assert!(made.is_ok_and(|made| made.success()));
+        fs::write(dead.join("owner"), "1").expect("a file");
+        for folder in [&foreign, &cache] {
+            std::os::unix::fs::chown(folder, Some(4711), None).expect("root may");
+        }
+        let (sender, receiver) = mpsc::channel();
+        let path = temp.path().to_owned();
+        std::thread::spawn(move || {
+            clear_up(&path);
+            sender.send(make_cache(&path, 0o711))
+        });
+        let found = receiver.recv_timeout(Duration::from_secs(60));
+        assert_eq!(found.expect("it does not wait"), None);
+        assert!(foreign.exists());
+        assert!(!dead.exists());
+        fs::remove_dir(&cache).expect("an empty folder");
+        std::os::unix::fs::symlink(&foreign, &cache).expect("a link");
+        assert_eq!(make_cache(temp.path(), 0o711), None);
+        fs::remove_file(&cache).expect("a link");
+        assert_eq!(make_cache(temp.path(), 0o711), Some(cache.clone()));
+        assert_eq!(make_cache(temp.path(), 0o711), Some(cache));
+    }
+
+    #[test]
+    fn uids_are_names() {
+        let check = |uid: &str, expected: &str| assert_eq!(plain(uid), expected, "{uid}");
+        check("0a-1b", "0a-1b");
+        check("../x", "___x");
+        check("/etc", "_etc");
+        check("", "_");
     }
 }

@@ -35,7 +35,7 @@ impl Processes {
             .filter_map(|name| Some((*name, environment.get(*name)?.as_str())))
             .collect();
         let name = name(program, &values).ok()?;
-        let cache = self.0.home.cache();
+        let cache = self.0.home.cache()?;
         let path = cache.join(name.text());
         let _one_at_a_time = self.0.templates.lock().await;
         if path.is_dir() {
@@ -108,7 +108,10 @@ impl Processes {
             0 => {}
             code => return Err(io::Error::other(format!("its script ended with {code}"))),
         }
-        let to = home.cache().join(name.text());
+        let cache = home
+            .cache()
+            .ok_or_else(|| io::Error::other("there is no folder of templates"))?;
+        let to = cache.join(name.text());
         tokio::task::spawn_blocking(move || {
             let data = folder.folder(&data)?;
             if let Some(user) = user {

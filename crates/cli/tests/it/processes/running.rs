@@ -329,10 +329,11 @@ kind: Pod
 metadata: { name: stranger }
 spec:
   restartPolicy: Never
+  hostAliases: [{ ip: 192.0.2.7, hostnames: [seventh, seventh.example] }]
   dnsPolicy: None
   dnsConfig: { nameservers: [192.0.2.1], options: [{ name: ndots, value: "1" }] }
   containers:
-  - { name: main, image: busybox, command: [cat, /etc/resolv.conf] }
+  - { name: main, image: busybox, command: [sh, -c, "cat /etc/resolv.conf; getent hosts seventh.example"] }
 "#;
 
 /// Names that stand in no file of hosts, and with them the way over `/etc/resolv.conf` and port 53.
@@ -365,10 +366,11 @@ fn programs_ask_the_name_server_of_the_cluster() {
         .iter()
         .all(|line| told.contains(line));
     assert!(has_all, "{told}");
-    assert_eq!(
-        kubectl.ok(&["logs", "stranger"]),
-        "nameserver 192.0.2.1\noptions ndots:1\n"
-    );
+    let said = kubectl.ok(&["logs", "stranger"]);
+    let said: Vec<Vec<&str>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(said[..2], [["nameserver", "192.0.2.1"], ["options", "ndots:1"]]);
+    // `hostAliases`.
+    assert_eq!(said[2][0], "192.0.2.7");
 }
 
 fn may_mount() -> bool {
