@@ -106,7 +106,7 @@ impl<'a> Certificate<'a> {
         let mut inner = Reader::new(body.contents);
         if inner.peek() != Some(tag::INTEGER) {
             // The version.
-            inner.next()?;
+            inner.any()?;
         }
         inner.enter(tag::INTEGER)?;
         if inner.value(tag::SEQUENCE)?.contents != algorithm {

@@ -54,7 +54,7 @@ fn with_subject(certificate: &[u8], name: &[u8], key: &[u8]) -> Result<Vec<u8>, 
     let mut parts = Reader::new(certificate).enter(tag::SEQUENCE)?.enter(tag::SEQUENCE)?;
     let mut all = Vec::new();
     while !parts.is_empty() {
-        all.push(parts.next()?.whole);
+        all.push(parts.any()?.whole);
     }
     // Version, serial number, algorithm, issuer, validity, subject, key, extensions.
     let [before @ .., _, _, extensions] = all.as_slice() else {
@@ -67,7 +67,7 @@ fn with_subject(certificate: &[u8], name: &[u8], key: &[u8]) -> Result<Vec<u8>, 
 /// The certificate of this body, signed under the algorithm of `sample`, another of the same issuer.
 fn signed(body: &[u8], sample: &[u8], issuer: &Issuer<'_, KeyPair>) -> Result<Vec<u8>, String> {
     let mut parts = Reader::new(sample).enter(tag::SEQUENCE)?;
-    parts.next()?;
+    parts.any()?;
     let algorithm = parts.value(tag::SEQUENCE)?.whole;
     let signature = issuer.key().sign(body).map_err(|error| error.to_string())?;
     let bits = der::value(tag::BITS, &[&[0], &signature]);

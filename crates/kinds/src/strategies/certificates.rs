@@ -256,10 +256,11 @@ fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
         }
     }
     let certificate = status.key("certificate");
-    if !certificate.text().is_empty() && certificate.value != was.key("certificate").value {
-        if let Err(why) = certificates(certificate.text()) {
-            errors.invalid_value(&certificate, "<certificate data>", why);
-        }
+    if !certificate.text().is_empty()
+        && certificate.value != was.key("certificate").value
+        && let Err(why) = certificates(certificate.text())
+    {
+        errors.invalid_value(&certificate, "<certificate data>", why);
     }
     errors.into_vec()
 }

@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When it has another one, or cannot be read.
     pub fn value(&mut self, wanted: u8) -> Result<Value<'a>, &'static str> {
-        match self.next()? {
+        match self.any()? {
             value if value.tag == wanted => Ok(value),
             _ => Err("asn1: structure error: tags don't match"),
         }
@@ -100,11 +100,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next value.
+    /// The next value, whatever its tag.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn next(&mut self) -> Result<Value<'a>, &'static str> {
+    pub fn any(&mut self) -> Result<Value<'a>, &'static str> {
         const TRUNCATED: &str = "asn1: syntax error: data truncated";
         let all = self.0;
         let [tag, first, rest @ ..] = all else {
@@ -169,7 +169,7 @@ pub fn value(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     }
     contents.iter().for_each(|part| made.extend_from_slice(part));
     debug_assert!(
-        length >= 1 << 23 || Reader::new(&made).next().is_ok_and(|read| read.whole == made),
+        length >= 1 << 23 || Reader::new(&made).any().is_ok_and(|read| read.whole == made),
         "what is written can be read"
     );
     made
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_is_no_der_is_refused() {
         let check = |bytes: &[u8], want: Result<&[u8], &str>| {
-            let read = Reader::new(bytes).next().map(|value| value.contents);
+            let read = Reader::new(bytes).any().map(|value| value.contents);
             assert_eq!(read, want, "{bytes:x?}");
         };
         check(&[0x30, 0], Ok(&[]));

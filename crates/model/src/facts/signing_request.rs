@@ -159,7 +159,7 @@ fn general_names(extension: Value<'_>) -> Result<AlternativeNames, &'static str>
     let mut names = AlternativeNames::default();
     while !rest.is_empty() {
         budget::spend(1);
-        let name = rest.next()?;
+        let name = rest.any()?;
         let text = || match std::str::from_utf8(name.contents) {
             Ok(text) if text.is_ascii() => Ok(text.to_owned()),
             _ => Err("x509: SAN is malformed"),

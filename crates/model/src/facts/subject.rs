@@ -103,7 +103,7 @@ fn attributes(set: Value<'_>) -> Result<Vec<Attribute<'_>>, &'static str> {
         let mut parts = Reader::new(whole.contents);
         attributes.push(Attribute {
             kind: parts.value(tag::IDENTIFIER)?.contents,
-            value: parts.next()?,
+            value: parts.any()?,
             whole: whole.whole,
         });
         parts.end()?;
