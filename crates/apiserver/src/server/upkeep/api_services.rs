@@ -156,7 +156,7 @@ impl Inner {
             }
             let names = others.through.get(form::key(namespace, service).as_str());
             let names = names.into_iter().flat_map(SharedMap::keys);
-            names.map(|name| name.to_string()).collect()
+            names.map(ToString::to_string).collect()
         })
     }
 
