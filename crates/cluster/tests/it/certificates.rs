@@ -1,8 +1,10 @@
 //! Certificates as OpenSSL makes and reads them: requests that are approved and signed, and clients that come with a
 //! certificate. It is another reader than ours, as an approver may have one.
 //!
-//! Machines without `openssl` skip it; without `go` they have one approver less. The same rules are in tables of `kubewright-model` (requests) and
-//! `kubewright-server` (chains, handshakes), which need nothing.
+//! Machines without `openssl` skip it; without `go` they have one approver less. The same rules are in tables of
+//! `kubewright-model` (requests) and `kubewright-server` (chains, handshakes), which need nothing.
+
+#![allow(clippy::print_stderr, reason = "what did not run is told aloud")]
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -488,9 +488,9 @@ fn a_pod_reads_no_credentials_of_the_cluster() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                open.push(path)
+                open.push(path);
             } else {
-                files.push(path)
+                files.push(path);
             }
         }
     }
