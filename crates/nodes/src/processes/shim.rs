@@ -136,9 +136,7 @@ fn shim(arguments: Vec<OsString>) -> io::Result<u8> {
     let listening = main.clone();
     std::thread::spawn(move || listen(orders, &listening));
     if let Some(pid) = pid {
-        // Its number stays its own until it is waited for, so that no signal meets another process.
-        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(rustix::process::WaitId::Pid(pid), options) {}
+        until_ended(pid);
     }
     *main.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let status = child.wait()?;
@@ -248,6 +246,32 @@ fn own_files(_: &[(Option<&str>, &str)]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Waits until the program has ended. Its number stays its own until it is waited for, so that no signal meets another
+/// process. What the program has left to this process is waited for at once: it would keep its number, and a program
+/// that leaves thousands would take those of the whole machine.
+#[cfg(target_os = "linux")]
+fn until_ended(program: Pid) {
+    use nix::errno::Errno;
+    use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
+    let program = nix::unistd::Pid::from_raw(program.as_raw_nonzero().get());
+    loop {
+        match waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).map(|ended| ended.pid()) {
+            Ok(Some(ended)) if ended != program => {
+                // Nobody else waits for it.
+                let _ = waitpid(ended, None);
+            }
+            Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn until_ended(program: Pid) {
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(rustix::process::WaitId::Pid(program), options) {}
+}
+
 /// Obeys the cluster's orders, until the connection ends.
 fn listen(mut orders: impl Read, main: &Mutex<Option<Pid>>) {
     let mut order = [0];
@@ -275,9 +299,15 @@ fn end_all() {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
         }
-        match rustix::process::wait(rustix::process::WaitOptions::empty()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
+        // One that ends, and all that have: to look for those that are left costs more.
+        let mut options = rustix::process::WaitOptions::empty();
+        loop {
+            match rustix::process::wait(options) {
+                Ok(Some(_)) => options = rustix::process::WaitOptions::NOHANG,
+                Ok(None) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
         }
     }
 }

@@ -509,6 +509,35 @@ fn a_pod_reads_no_credentials_of_the_cluster() {
     assert_ne!(kill.code, Some(0), "{kill:?}");
 }
 
+const ORPHANS: &str = r#"
+apiVersion: v1
+kind: Pod
+metadata: {name: orphans}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: busybox
+    command: [sh, -c, "for i in $(seq 100); do (setsid sh -c 'exit 0' </dev/null >/dev/null 2>&1 &); done; echo left; sleep 1001"]
+"#;
+
+/// What a program leaves to its shim does not keep the numbers of processes.
+#[test]
+fn orphans_are_waited_for_while_their_program_runs() {
+    if !may_try() {
+        return;
+    }
+    let cluster = cluster(&[], &[]);
+    let kubectl = Kubectl::of(&cluster);
+    apply(&kubectl, &cluster, ORPHANS);
+    kubectl.until(&["logs", "orphans"], |said| said.out.contains("left"));
+    let dead = "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' (sh) Z '; true";
+    kubectl.until(&["exec", "orphans", "--", "sh", "-c", dead], |said| {
+        said.out.trim() == "0"
+    });
+    kubectl.ok(&["delete", "pod", "orphans", "--timeout=60s"]);
+}
+
 /// A kill leaves no tokens behind, though no other cluster is started.
 #[test]
 fn a_killed_cluster_leaves_nothing() {
