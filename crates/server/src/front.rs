@@ -15,6 +15,7 @@
 //!
 //! How the answer is sent is decided in [`crate::response`].
 
+mod admitting;
 mod body;
 mod serving;
 
@@ -38,7 +39,6 @@ use kubewright_apiserver::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::admitting;
 use crate::pieces::too_fine;
 use crate::places::Place;
 use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | HTTPS: accepting, TLS, HTTP/1.1, HTTP/2 | `listen`; which TLS: `tls.rs`; which clients: `clients.rs` | `crates/cluster/tests/it/plain_kube.rs`, `bad_input.rs` there |
 //! | what connections may cost | `places`, [`Limits`] in `places/limits.rs` | `crates/cluster/tests/it/crowds.rs`, `bad_input.rs` there |
-//! | what requests under way may cost | `front.rs`, `work.rs`, `shares.rs`, `pieces.rs`; the share of one: `shares.rs` of the API server | the tests there |
+//! | what requests under way may cost | `front`, `work.rs`, `shares.rs`, `pieces.rs`; the share of one: `shares.rs` of the API server | the tests there |
 //! | how answers are sent | `response`; those that wait for their clients: `response/unsent.rs` | the tests there |
 //! | the protocols of `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`: WebSockets, SPDY/3.1, and their channels | the tests there; `crates/cli/tests/it/processes/streams.rs` |
 //! | what is on disk | `durable`; raise `FORMAT` if an older version would misread it | the tests there: damage, failing disks, power cuts; `crates/cluster/tests/it/durable.rs` kills a loaded server |
@@ -23,7 +23,6 @@
 //! decides what a request means. Not here: the semantics of a request (`kubewright-apiserver`), what a cluster is made
 //! of, its client in process and its webhook of authorization (`kubewright-cluster`).
 
-mod admitting;
 mod audit;
 mod certificates;
 mod clients;

@@ -54,7 +54,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     // Around the pipeline: its shell, which knows neither the kinds nor the runtime.
-    ("kubewright-server", &["kubewright-apiserver"], &[]),
+    ("kubewright-server", &["kubewright-apiserver"], &["kubewright-kinds"]),
     // Joins them.
     (
         "kubewright-cluster",

@@ -11,19 +11,7 @@ use serde_json::{Value, json};
 use super::{Answer, DiscoveryPath, form_of, hash, respond};
 use crate::registry::Snapshot;
 use crate::registry::documents::discovery::Merged;
-
-/// A version of a group, as its APIService ranks it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ranked {
-    pub(crate) group: String,
-    pub(crate) version: String,
-    /// `groupPriorityMinimum`: groups with more come first.
-    pub(crate) of_group: i64,
-    /// `versionPriority`: versions with more come first.
-    pub(crate) of_version: i64,
-    /// Whether another server would serve it.
-    pub(crate) is_remote: bool,
-}
+pub(crate) use crate::registry::documents::discovery::Ranked;
 
 /// Ranks of the listed groups and versions.
 struct Ranks<'a> {

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use http::{Response, request};
 use kubewright_apiserver::{Admitted, ApiServer, Arrival, Body, UserInfo};
 
-use crate::front::{panicked, too_many};
+use super::{panicked, too_many};
 use crate::work::{Client, Workers};
 
 /// The admitted head of a request of this user, or its refusal.

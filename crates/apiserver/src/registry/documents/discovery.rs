@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::discovery::remote::Ranked;
-
 /// Documents made so far for one snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
@@ -21,6 +19,19 @@ pub(crate) struct Merged {
     pub(crate) state: Option<u64>,
     pub(crate) ranked: Arc<[Ranked]>,
     pub(crate) answers: BTreeMap<(DiscoveryPath, Form), Answer>,
+}
+
+/// A version of a group, as its APIService ranks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ranked {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// `groupPriorityMinimum`: groups with more come first.
+    pub(crate) of_group: i64,
+    /// `versionPriority`: versions with more come first.
+    pub(crate) of_version: i64,
+    /// Whether another server would serve it.
+    pub(crate) is_remote: bool,
 }
 
 /// Which discovery document.
