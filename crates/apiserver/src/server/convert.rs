@@ -6,8 +6,9 @@
 //!
 //! A definition may change as well while objects stay as they are, so a custom resource takes the form of the present
 //! schema when it is read: fields that the schema has lost go, defaults that it has gained come
-//! (`schemaCoercingDecoder`, `unstructuredDefaulter` of apiextensions-apiserver). Most objects are of the present form
-//! anyway, and are not even decoded: [`is_current`] tells by their revision and the first bytes of their text.
+//! (`schemaCoercingDecoder`, `unstructuredDefaulter` of apiextensions-apiserver). Most objects of kinds with one version
+//! are of the present form anyway, and are not even decoded: [`is_current`] tells by their revision and the first bytes
+//! of their text.
 //!
 //! Invariants: an object from storage is never shown before [`Inner::show`] saw it; whatever is written to storage has
 //! the form of the definition at that time, because later reads trust its revision.
@@ -68,11 +69,18 @@ fn stored_version<'a>(object: &'a Value, versions: &'a Versions) -> &'a str {
     }
 }
 
-/// Whether a stored object is what the version of `resource` shows: it was written in that version, after the
-/// definition became what it is. It is read no further than to its `apiVersion`, so the answer may be a needless no.
+/// Whether a stored object has the form of the present definition: it was written under that, and its kind has one
+/// version. A write in another version than the stored one leaves the defaults of the stored one to whoever reads the
+/// object, and nothing says in which it was written.
+fn has_present_form(custom: &Custom, revision: u64) -> bool {
+    revision > custom.revision && custom.versions.schemas.len() == 1
+}
+
+/// Whether a stored object is what the version of `resource` shows. It is read no further than to its `apiVersion`, so
+/// the answer may be a needless no.
 pub(crate) fn is_current(resource: &Resource, revision: u64, text: &[u8]) -> bool {
     let Some(custom) = &resource.custom else { return true };
-    revision > custom.revision
+    has_present_form(custom, revision)
         && match after_version(resource, text) {
             Some(_) => true,
             None => begins_after_kind(text) && *custom.versions.first == *resource.version,
@@ -97,7 +105,7 @@ pub(crate) fn as_stored(resource: &Resource, stored: Value) -> Value {
 pub(crate) fn settled(resource: &Resource, stored: &StoredObject) -> Value {
     let mut object = as_stored(resource, stored.value().clone());
     if let Some(custom) = &resource.custom
-        && stored.revision() <= custom.revision
+        && !has_present_form(custom, stored.revision())
         && let Some(schema) = custom.versions.schemas.get(stored_version(&object, &custom.versions))
     {
         settle(&mut object, schema);

@@ -586,6 +586,34 @@ fn webhook(at: &str) -> Value {
     json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": format!("https://hooks/{at}")}}})
 }
 
+/// A write in another version does not fill in the defaults of the stored one; a read in that does.
+#[test]
+fn a_version_has_its_defaults_whichever_was_written() {
+    let world = World::new();
+    let mut definition = hosts(json!({"strategy": "None"}), "v1");
+    let spec = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["properties"]["tint"] = json!({"type": "string", "default": "warm"});
+    world.must(201, &format!("POST {DEFINITIONS}"), &definition);
+    let line = format!("POST {}", path("v2", ""));
+    world.must(201, &line, &host("v2", "a", json!({"same": "x"})));
+    let patch = json!({"spec": {"same": "y"}});
+    world.must(200, &format!("PATCH {}", path("v2", "/a")), &patch);
+    let (of_v1, of_v2) = (json!({"same": "y", "tint": "warm"}), json!({"same": "y"}));
+    for (version, expected) in [("v1", &of_v1), ("v2", &of_v2)] {
+        let got = world.must(200, &format!("GET {}", path(version, "/a")), &Value::Null);
+        assert_eq!(&got["spec"], expected, "{version}");
+        let listed = world.must(200, &format!("GET {}", path(version, "")), &Value::Null);
+        assert_eq!(&listed["items"][0]["spec"], expected, "{version}");
+    }
+    // A default that changes is seen, too: it was never stored.
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["tint"]["default"] =
+        json!("cold");
+    let changed = json!({"spec": definition["spec"]});
+    world.must(200, &format!("PATCH {DEFINITIONS}/hosts.ex.io"), &changed);
+    let got = world.must(200, &format!("GET {}", path("v1", "/a")), &Value::Null);
+    assert_eq!(got["spec"]["tint"], "cold");
+}
+
 /// A policy sees its parameters as a client of that version does: with defaults that came later, and converted.
 #[test]
 fn parameters_are_read_as_clients_see_them() {
