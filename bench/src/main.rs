@@ -5,8 +5,8 @@
 //! are worth quoting: absolute times depend on the machine. Each line names the measured quantity, with its start and
 //! end.
 //!
-//! Without arguments everything is measured; `start`, `load`, `queue`, `instructions`, `memory`, `growth`, `definitions`, `watchers`,
-//! `cluster`, `time` and `webhooks` name parts.
+//! Without arguments everything is measured; `start`, `load`, `queue`, `instructions`, `memory`, `growth`, `definitions`,
+//! `watchers`, `cluster`, `time` and `webhooks` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 

@@ -7,7 +7,8 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// What is about to happen. The minutes are those of two cores, downloads not counted; the log of the gate has what it took.
+/// What is about to happen. The minutes are those of two cores, downloads not counted; the log of the gate has what it
+/// took.
 const WORDS: &str = "\
 kubewright: building the command, with a Kubernetes API server inside. The first build takes about four minutes
 on two cores, later ones seconds. Then a cluster starts, an operator runs in it, and a Guestbook becomes Ready.

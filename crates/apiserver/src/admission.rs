@@ -7,8 +7,8 @@
 //!
 //! Here: [`NamespaceLifecycle`], [`LimitRanger`], [`ServiceAccounts`], [`NodeRestriction`], [`TaintNodes`],
 //! [`PodSecurity`], [`Classes`], [`Tolerations`], [`StorageProtection`], [`OwnerReferences`], [`Resizes`], [`Signers`],
-//! [`TopologyLabels`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies choose requests by,
-//! in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
+//! [`TopologyLabels`], [`MutatingWebhooks`] and [`ValidatingWebhooks`]; in `matching` what configurations and policies
+//! choose requests by, in `policy` the admission policies. Last of all comes [`ResourceQuotas`].
 
 pub(crate) mod additions;
 mod classes;

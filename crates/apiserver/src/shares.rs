@@ -1,6 +1,6 @@
 //! What clients share: places for watches, memory for bodies and answers, room in queues. One [`Ledger`] for each says
-//! who holds how much of it, by principal: the name of the user, however many connections it has. Whoever is not
-//! authenticated is `system:anonymous`, and so one principal.
+//! who holds how much of it, by principal: the name of the user, however many connections it has. Clients that are not
+//! authenticated are `system:anonymous`, and so one principal.
 //!
 //! The rule (the dynamic threshold of switches that share a buffer): **a principal may take something while that and
 //! what it holds already are no more than what is free.** Nothing is reserved for anybody by name, and no number of
@@ -56,7 +56,7 @@ pub struct NoShare {
 }
 
 impl Ledger {
-    /// Nobody holds anything of this capacity.
+    /// A ledger of this capacity, of which nothing is held.
     pub fn new(capacity: usize) -> Arc<Ledger> {
         Arc::new(Ledger {
             capacity,
@@ -99,7 +99,7 @@ impl Ledger {
         own < self.capacity.saturating_sub(accounts.held)
     }
 
-    /// A principal is told to come back.
+    /// Refuses a principal, and says when it may try again.
     pub fn refuse(&self, principal: &str) -> NoShare {
         let mut accounts = self.accounts();
         if let Some(account) = accounts.principals.get_mut(principal) {

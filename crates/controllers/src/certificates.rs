@@ -227,7 +227,10 @@ fn uses(usages: &BTreeSet<&str>, purpose: &str) -> std::result::Result<(), Strin
 /// Approves a kubelet's request for its client certificate if the requesting user has permission.
 async fn approve(request: &CertificateSigningRequest, ctx: &Context) -> Result<()> {
     let spec = &request.spec;
-    let Some(Ok(wanted)) = allowed(spec).filter(|_| spec.signer_name == KUBELET_CLIENT) else {
+    if spec.signer_name != KUBELET_CLIENT {
+        return Ok(());
+    }
+    let Some(Ok(wanted)) = allowed(spec) else {
         return Ok(());
     };
     let own = spec.username.as_ref() == Some(&wanted.subject.common_name);

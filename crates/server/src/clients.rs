@@ -7,7 +7,7 @@
 //!
 //! Invariants: every certificate of a chain but the last is signed by the next, the last is one of the authorities, and
 //! every one but the first may sign. Every certificate is valid now, may be used for clients, and has no critical
-//! extension that is not obeyed here. So many signatures are checked for one client and no more.
+//! extension that is not obeyed here. At most [`MAX_CHECKS`] signatures are checked for one client.
 //!
 //! Not here: who the client is (`tls`), revocation (kube-apiserver has none).
 
@@ -95,10 +95,7 @@ struct Certificate<'a> {
 
 impl<'a> Certificate<'a> {
     fn read(der: &'a [u8]) -> Result<Certificate<'a>, String> {
-        const MALFORMED: &str = "x509: malformed certificate";
-        let mut all = Reader::new(der);
-        let mut parts = all.enter(tag::SEQUENCE)?;
-        all.end()?;
+        let mut parts = Reader::of_one(der, tag::SEQUENCE)?;
         let body = parts.value(tag::SEQUENCE)?;
         let algorithm = parts.value(tag::SEQUENCE)?.contents;
         let signature = parts.bytes()?;
@@ -112,7 +109,8 @@ impl<'a> Certificate<'a> {
         if inner.value(tag::SEQUENCE)?.contents != algorithm {
             return Err("x509: inner and outer signature algorithm identifiers don't match".to_owned());
         }
-        let (_, parsed) = X509Certificate::from_der(der).map_err(|why| format!("{MALFORMED}: {why}"))?;
+        let (_, parsed) =
+            X509Certificate::from_der(der).map_err(|why| format!("x509: malformed certificate: {why}"))?;
         let mut read = Certificate {
             der,
             body: body.whole,

@@ -27,7 +27,8 @@ pub(crate) fn certificate(
     let said = |error: rcgen::Error| error.to_string();
     let own = Key::of(&request.key)?.signed_request(&request.signed, &request.algorithm, &request.signature);
     if !own {
-        return Err("unable to verify certificate request signature: it is not of the key in the request, or of an algorithm that is not supported".to_owned());
+        let why = "it is not of the key in the request, or of an algorithm that is not supported";
+        return Err(format!("unable to verify certificate request signature: {why}"));
     }
     (params.is_ca, params.use_authority_key_identifier_extension) = (IsCa::ExplicitNoCa, true);
     for usage in usages {

@@ -85,7 +85,9 @@ impl Peer {
     /// Marks the client as authenticated. A connection for which its user has no share ends with this request.
     fn prove(&self, user: &UserInfo) -> Result<(), NoShare> {
         match &self.place {
-            Some(place) if user.name != SYSTEM_ANONYMOUS => place.prove(&user.name).inspect_err(|_| place.leave()),
+            Some(place) if user.name != SYSTEM_ANONYMOUS => {
+                place.prove(&user.name).inspect_err(|_| place.ask_to_leave())
+            }
             _ => Ok(()),
         }
     }
@@ -204,7 +206,7 @@ impl Front {
         };
         let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
-            client: peer.client(&found.user),
+            client: client(),
             permit: self.memory.open(&found.user.name),
             unsent: peer.unsent.clone(),
             trial: ApiServer::trial(),
@@ -302,7 +304,7 @@ impl Front {
         W::Output: Send + 'static,
     {
         let worked = self.workers.run(asked.client.clone(), work).await;
-        worked.map_err(|full| too_many("too many long requests are under way, please try again later", full))
+        worked.map_err(too_many_long)
     }
 
     /// Turns an answer of the core into one that can be sent.
@@ -489,6 +491,10 @@ fn broken_body(error: &dyn std::fmt::Display) -> Response<Body> {
 /// `NewTooManyRequests` of apimachinery, as clients know that they are to come again.
 fn too_many_bodies(full: NoShare) -> Response<Body> {
     too_many("too many request bodies are under way, please try again later", full)
+}
+
+fn too_many_long(full: NoShare) -> Response<Body> {
+    too_many("too many long requests are under way, please try again later", full)
 }
 
 /// 429 with the time after which another try is worth it, which clients keep to.

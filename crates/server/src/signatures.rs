@@ -6,6 +6,8 @@
 //!
 //! Not here: tokens (`keys`, `signer`).
 
+use std::sync::LazyLock;
+
 use kubewright_apiserver::model::facts::der::{Reader, tag};
 use rustls::SignatureScheme;
 use rustls::crypto::WebPkiSupportedAlgorithms;
@@ -22,7 +24,9 @@ const RSA_SHA1: &[u8] = &[
 
 /// The algorithms.
 pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
-    rustls::crypto::ring::default_provider().signature_verification_algorithms
+    static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
+        LazyLock::new(|| rustls::crypto::ring::default_provider().signature_verification_algorithms);
+    *ALGORITHMS
 }
 
 /// A key and its kind.
@@ -36,9 +40,7 @@ pub(crate) struct Key<'a> {
 impl<'a> Key<'a> {
     /// Of a `SubjectPublicKeyInfo`.
     pub(crate) fn of(info: &'a [u8]) -> Result<Key<'a>, &'static str> {
-        let mut all = Reader::new(info);
-        let mut parts = all.enter(tag::SEQUENCE)?;
-        all.end()?;
+        let mut parts = Reader::of_one(info, tag::SEQUENCE)?;
         let algorithm = parts.value(tag::SEQUENCE)?.contents;
         let bits = parts.bytes()?;
         parts.end()?;

@@ -47,7 +47,7 @@ impl From<&Certified> for Serving {
 /// The TLS parts of a listener; its connections share them.
 pub struct Tls {
     pub(crate) config: Arc<ServerConfig>,
-    /// Without, no client is asked for a certificate.
+    /// Without any, no client is asked for a certificate.
     clients: Option<Clients>,
 }
 

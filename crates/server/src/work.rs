@@ -51,7 +51,6 @@ pub(crate) struct Client {
 /// The threads; cheap to clone.
 #[derive(Clone)]
 pub struct Workers {
-    threads: usize,
     queue: Arc<Queue>,
     inside: Arc<Inside>,
     pool: Arc<OnceLock<Pool>>,
@@ -73,7 +72,6 @@ impl Workers {
     /// So many threads, at least one.
     pub(crate) fn new(threads: usize) -> Workers {
         Workers {
-            threads: threads.max(1),
             queue: Queue::new(threads.max(1)),
             inside: Inside::new(),
             pool: Arc::default(),
@@ -104,7 +102,7 @@ impl Workers {
         W::Output: Send + 'static,
     {
         let inside = WorkPermit::enter(&self.inside, &client)?;
-        let pool = self.pool.get_or_init(|| match start(self.threads) {
+        let pool = self.pool.get_or_init(|| match start(self.queue.threads) {
             Ok(runtime) => Pool(Some(runtime)),
             Err(error) => {
                 tracing::error!(%error, "there are no threads for long requests; they are answered where they arrive");

@@ -155,10 +155,9 @@ pub fn require(bytes: usize) {
     });
 }
 
-/// Whether so much more may be done: for code that reports too much work with an error of its own, and leaves a reserve
-/// for the code that answers it. Without limits everything may.
-#[inline]
-pub fn affords(steps: usize, bytes: usize) -> bool {
+/// Whether so much more may be done with a reserve left for the code that answers the request. Without limits everything
+/// may.
+fn affords(steps: usize, bytes: usize) -> bool {
     /// One part in so many of the limits of a request is not for them.
     const KEPT_BACK: u64 = 8;
     LEFT.with(Cell::get).is_none_or(|Left { limits: left, .. }| {
@@ -177,7 +176,7 @@ pub fn left() -> Limits {
     LEFT.with(Cell::get).map_or(ALL, |left| left.limits)
 }
 
-/// Whether what was done since there was so much left may be done once more, as far as [`affords`] says.
+/// Whether what was done since there was so much left may be done once more, and a reserve is left.
 pub fn affords_again(before: Limits) -> bool {
     let now = left();
     let cost = |before: u64, now: u64| usize::try_from(before.saturating_sub(now)).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
 //! A stored role as requests are held against it.
 //!
 //! A client may write roles with a hundred thousand names each. So a role is read when it is first asked for, by
-//! the request that asks: whoever is bound to no such role does not pay for it. Its lists are kept as sets, in little
+//! the request that asks: a user who is bound to no such role does not pay for it. Its lists are kept as sets, in little
 //! more memory than their texts: to look for a name costs a few steps, however long the list is.
 //!
 //! Invariants: a [`CompiledRule`] allows what the [`Rule`] allows that it was made of, and gives that back; each step
@@ -181,8 +181,7 @@ pub(super) struct Lists<'r, L> {
 impl<L: Texts> Lists<'_, L> {
     /// Whether the rule allows the request (`RuleAllows`).
     pub(super) fn allow(&self, wanted: &Attributes) -> bool {
-        const ALL: &str = rule::ALL;
-        if !self.verbs.has_any(&[ALL, &wanted.verb]) {
+        if !self.verbs.has_any(&[rule::ALL, &wanted.verb]) {
             return false;
         }
         if !wanted.is_resource() {
@@ -191,7 +190,7 @@ impl<L: Texts> Lists<'_, L> {
                 rule::path_fits(url, &wanted.path)
             });
         }
-        self.api_groups.has_any(&[ALL, &wanted.group])
+        self.api_groups.has_any(&[rule::ALL, &wanted.group])
             && self.has_resource(&wanted.resource, &wanted.subresource)
             && (self.resource_names.is_empty() || self.resource_names.has_any(&[&wanted.name]))
     }

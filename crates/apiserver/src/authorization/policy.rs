@@ -201,7 +201,7 @@ enum Who {
 }
 
 /// The bindings of a user or group by name, each with the number of its first subject that is meant.
-type Bound = SharedMap<Arc<str>, u32>;
+type Bound = SharedMap<Arc<str>, usize>;
 
 /// The bindings of one namespace, or those of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -213,8 +213,8 @@ struct Bindings {
 
 impl Binding {
     /// Who is bound, with the numbers of the subjects that say so: the last first.
-    fn bound(&self) -> impl Iterator<Item = (Who, String, u32)> {
-        let subjects = (0..).zip(&self.subjects).collect::<Vec<_>>().into_iter().rev();
+    fn bound(&self) -> impl Iterator<Item = (Who, String, usize)> {
+        let subjects = self.subjects.iter().enumerate().rev();
         subjects.filter_map(|(number, subject)| {
             let (who, name) = subject.key(&self.namespace)?;
             Some((who, name, number))
@@ -256,7 +256,7 @@ impl Bindings {
         budget::spend(user.groups.len());
         let groups: BTreeSet<&str> = user.groups.iter().map(String::as_str).collect();
         let of_groups = groups.into_iter().filter_map(|group| self.groups.get(group));
-        let mut first: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
         for bound in own.chain(of_groups) {
             budget::spend(bound.len());
             for (name, number) in bound.iter() {
@@ -267,7 +267,7 @@ impl Bindings {
         first.into_iter().filter_map(|(name, number)| {
             budget::spend(1);
             let binding = self.by_name.get(name)?;
-            let subject = binding.subjects.get(number as usize)?;
+            let subject = binding.subjects.get(number)?;
             Some(Source { binding, subject })
         })
     }

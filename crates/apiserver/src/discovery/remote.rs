@@ -76,7 +76,7 @@ pub(crate) fn respond_with_remote(
         }
         (merged.state == Some(state)).then(|| merged.ranked.clone())
     };
-    // Nobody waits while it is made.
+    // Made without the lock: no other request waits for it.
     let ranked = known.unwrap_or_else(|| ranked().into());
     let answer = with_remote(place, respond(place, accept, snapshot), &ranked);
     let mut merged = merged();

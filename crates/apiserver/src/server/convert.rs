@@ -10,8 +10,8 @@
 //! are of the present form anyway, and are not even decoded: [`is_current`] tells by their revision and the first bytes
 //! of their text.
 //!
-//! Invariants: an object from storage is never shown before [`Inner::show`] saw it; whatever is written to storage has
-//! the form of the definition at that time, because later reads trust its revision.
+//! Invariants: an object from storage is never shown before [`Inner::show`] saw it; an object of a kind with one version
+//! is stored in the form of the definition at that time, because later reads trust its revision.
 
 use crate::model::form::object_type;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ fn stored_version<'a>(object: &'a Value, versions: &'a Versions) -> &'a str {
 }
 
 /// Whether a stored object has the form of the present definition: it was written under that, and its kind has one
-/// version. A write in another version than the stored one leaves the defaults of the stored one to whoever reads the
-/// object, and nothing says in which it was written.
+/// version. Where there are several, a write in another version than the stored one does not fill in the defaults of the
+/// stored one; a read does. Nothing says in which version an object was written.
 fn has_present_form(custom: &Custom, revision: u64) -> bool {
     revision > custom.revision && custom.versions.schemas.len() == 1
 }
@@ -186,7 +186,7 @@ impl Converter {
         let mut objects = Vec::new();
         for item in items {
             if !is_current(resource, item.revision(), item.encoded()) {
-                // An object that nobody else reads goes back to its text when it turns out to be what is shown.
+                // An object that was not read before is read on a copy, so that its tree goes when it is shown as stored.
                 let tree = if item.is_read() {
                     item.clone()
                 } else {

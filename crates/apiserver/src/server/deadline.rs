@@ -4,8 +4,8 @@
 //! The shell has the clock. When the time is up it says so ([`Deadline::expire`]), and drops the request.
 //!
 //! Invariants:
-//! - a request that was answered with 504 changes nothing afterwards: whoever comes first, its commit or its end, keeps
-//!   the other one out, also when the request computes on another thread at that moment;
+//! - a request that was answered with 504 changes nothing afterwards: of its commit and its end the first keeps the other out,
+//!   also when the request computes on another thread at that moment;
 //! - a request that has changed something is answered with what it has done, however late; one that changes many objects
 //!   stops between two of them.
 
@@ -47,15 +47,12 @@ impl Deadline {
     /// # Errors
     /// 400, when the client asks for a time that is none.
     pub(super) fn of(query: &Query, target: &Target, most: Duration) -> Result<Deadline, Status> {
-        let long_running = match target {
+        let (long_running, writes) = match target {
             Target::Resource(path, verb) => {
-                *verb == Some(Verb::Watch) || path.subresource.as_deref().is_some_and(|name| STREAMS.contains(&name))
+                let streams = path.subresource.as_deref().is_some_and(|name| STREAMS.contains(&name));
+                (*verb == Some(Verb::Watch) || streams, verb.is_some_and(Verb::writes))
             }
-            Target::Page(_) => false,
-        };
-        let writes = match target {
-            Target::Resource(_, verb) => !matches!(verb, None | Some(Verb::Get | Verb::List | Verb::Watch)),
-            Target::Page(_) => false,
+            Target::Page(_) => (false, false),
         };
         let limit = if long_running {
             None
@@ -229,6 +226,7 @@ mod tests {
         assert!(many.go_on().is_ok());
         assert!(many.expire());
     }
+
     #[test]
     fn nothing_is_changed_after_the_end() {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";

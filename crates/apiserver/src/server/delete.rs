@@ -39,7 +39,7 @@ use preconditions::check_preconditions;
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
 
-/// Lets others run between two objects of a collection. Whoever polls this ends the request's turn where it waits.
+/// Lets other requests run between two objects of a collection: a turn of a long request ends where it waits.
 async fn give_way() {
     let mut waited = false;
     std::future::poll_fn(|cx| {

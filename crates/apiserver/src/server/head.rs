@@ -47,7 +47,7 @@ pub struct Admitted {
     pub(super) target: Target,
     /// The user for whom the request is answered: the authenticated or the impersonated one.
     pub(super) user: UserInfo,
-    /// Whose share it takes: the name of the authenticated user. Who may impersonate others has no more of them.
+    /// Whose share it takes: the name of the authenticated user. A user who impersonates others gets no larger share by that.
     pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,

@@ -61,13 +61,7 @@ impl Host for Inner {
         resource: &'a Resource,
         items: Vec<Arc<StoredObject>>,
     ) -> BoxFuture<'a, Result<Vec<Arc<StoredObject>>, Status>> {
-        Box::pin(async move {
-            let mut shown = Vec::with_capacity(items.len());
-            for item in items {
-                shown.push(self.show_one(resource, item).await?);
-            }
-            Ok(shown)
-        })
+        Box::pin(Inner::show(self, resource, items))
     }
 
     fn decode(&self, object: &mut Value, before: &Value, resource: &Resource, kinds: &Snapshot) -> Result<(), Unfit> {

@@ -158,7 +158,7 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
     pub(crate) user: &'a UserInfo,
-    /// Whose share it takes: the authenticated user, whoever is impersonated.
+    /// Whose share it takes: the authenticated user, also when another one is impersonated.
     pub(crate) principal: &'a str,
     deadline: &'a Deadline,
     pub(crate) output: Output,
@@ -521,7 +521,7 @@ impl Inner {
             }
         }
         let settled = self.settled(outcome).await;
-        if !matches!(verb, Verb::Get | Verb::List | Verb::Watch) {
+        if verb.writes() {
             self.policy.settle_written(&call.resource.store);
         }
         match settled {

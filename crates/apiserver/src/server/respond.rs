@@ -92,8 +92,12 @@ pub(crate) fn prefix(resource: &Resource) -> String {
 /// Whether the first key of a sorted text comes after `kind`: then [`prefix`] may go before it, and no `apiVersion` is
 /// in it.
 pub(crate) fn begins_after_kind(text: &[u8]) -> bool {
-    let first = text.strip_prefix(b"{\"").unwrap_or_default();
-    first.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
+    is_after_kind(text.strip_prefix(b"{\"").unwrap_or_default())
+}
+
+/// Whether the key with which this text begins comes after `kind`.
+fn is_after_kind(key: &[u8]) -> bool {
+    key.split(|byte| *byte == b'"').next().unwrap_or_default() > b"kind".as_slice()
 }
 
 /// How long the beginning of the stored text of a custom resource is that says the version of `resource`:
@@ -116,8 +120,7 @@ pub(crate) fn shown_from(resource: &Resource, text: &[u8]) -> Option<usize> {
         Some(brace)
     } else {
         let from = after_version(resource, text)?;
-        let key = text.get(from..)?.strip_prefix(b"\"")?;
-        (key.split(|byte| *byte == b'"').next()? > b"kind".as_slice()).then_some(from)
+        is_after_kind(text.get(from..)?.strip_prefix(b"\"")?).then_some(from)
     }
 }
 

@@ -175,6 +175,11 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// Whether it may change something.
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",

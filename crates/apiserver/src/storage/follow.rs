@@ -7,9 +7,9 @@
 //! What is derived is published as an immutable state: a reader takes a reference to it and looks at it without any
 //! lock, however long that takes. One at a time takes in changes, and publishes the next state.
 //!
-//! Who pays for a change? Whoever asks first. Where that may be much, and requests of other users ask, the writer does:
-//! a [`Followed::by_writers`] is [renewed](Followed::renew) by each write before that is answered. Then a reader that
-//! finds another at work there takes the published state, and waits for nobody: each write that was answered before
+//! The first question after a change pays for it. Where that may be much, and requests of other users ask, the writer
+//! does: a [`Followed::by_writers`] is [renewed](Followed::renew) by each write before that is answered. Then a reader
+//! that finds another at work there takes the published state, and does not wait: each write that was answered before
 //! the question is in it.
 //!
 //! Invariants: derived state can be thrown away and made from the stores again; the changes of one store come in their

@@ -165,7 +165,10 @@ impl<K: Ord, V> SharedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.entries(self.start(range.0)).take(self.count(range))
+        let (from, to) = range;
+        let start = self.start(from);
+        let count = self.before(self.end(to)).saturating_sub(self.before(start));
+        self.entries(start).take(count)
     }
 
     /// How many entries a range has, from the lengths of its chunks.

@@ -91,7 +91,8 @@ impl StoredObject {
         self.revision
     }
 
-    /// The object, without `kind`, and without `apiVersion` unless it is a custom resource. Read out of the text when first asked for, and then kept.
+    /// The object, without `kind`, and without `apiVersion` unless it is a custom resource. Read out of the text when
+    /// first asked for, and then kept.
     pub fn value(&self) -> &Value {
         self.forms.value.get_or_init(|| {
             decode::stored(self.encoded()).expect("the text was written here, or checked when it was restored")

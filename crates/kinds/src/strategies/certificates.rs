@@ -265,8 +265,8 @@ fn status(new: &Value, old: &Value, written: Written) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-/// The certificates that a signer gives out (`validateCertificate`): base64 of PEM. Whoever reads them reads what is
-/// looked at here: nothing but certificates is in any block.
+/// The certificates that a signer gives out (`validateCertificate`): base64 of PEM. No block of another type
+/// is allowed, so that every reader finds the certificates that are checked here.
 fn certificates(text: &str) -> Result<(), String> {
     let text = base64::decode(text).unwrap_or_default();
     let mut blocks = 0_usize;

@@ -2,8 +2,8 @@
 //!
 //! The reader takes the definite and shortest lengths and the short tags of DER alone, so that no other reader finds
 //! other values in the same bytes; what it does not take it refuses in the words of Go's `encoding/asn1`. It reads each
-//! byte once for each level and sorts nothing: those at hand sort the sets, which for sets in another order takes
-//! minutes.
+//! byte once for each level and sorts nothing: the readers of other crates sort the members of each set, which takes
+//! minutes for a large set in another order.
 //!
 //! Invariant: no input makes it panic. Not here: what the values mean.
 
@@ -47,6 +47,17 @@ impl<'a> Reader<'a> {
     /// Of all values in these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
+    }
+
+    /// Of the contents of the one value that these bytes are, which has this tag.
+    ///
+    /// # Errors
+    /// When it has another one, cannot be read, or something follows it.
+    pub fn of_one(bytes: &'a [u8], wanted: u8) -> Result<Reader<'a>, &'static str> {
+        let mut all = Reader::new(bytes);
+        let contents = all.enter(wanted)?;
+        all.end()?;
+        Ok(contents)
     }
 
     /// Whether nothing is left.

@@ -88,9 +88,7 @@ impl SigningRequest {
 
 /// `CertificationRequest`.
 fn request(der: &[u8]) -> Result<SigningRequest, &'static str> {
-    let mut all = Reader::new(der);
-    let mut whole = all.enter(tag::SEQUENCE)?;
-    all.end()?;
+    let mut whole = Reader::of_one(der, tag::SEQUENCE)?;
     let signed = whole.value(tag::SEQUENCE)?;
     let mut info = Reader::new(signed.contents);
     info.enter(tag::INTEGER)?;
@@ -153,9 +151,7 @@ fn alternative_names(mut attributes: Reader<'_>) -> Result<AlternativeNames, &'s
 
 /// `GeneralNames`, in the contents of an extension.
 fn general_names(extension: Value<'_>) -> Result<AlternativeNames, &'static str> {
-    let mut all = Reader::new(extension.contents);
-    let mut rest = all.enter(tag::SEQUENCE)?;
-    all.end()?;
+    let mut rest = Reader::of_one(extension.contents, tag::SEQUENCE)?;
     let mut names = AlternativeNames::default();
     while !rest.is_empty() {
         budget::spend(1);

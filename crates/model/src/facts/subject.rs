@@ -25,7 +25,7 @@ pub struct Subject {
     pub common_name: String,
     /// Its organizations, in order.
     pub organizations: Vec<String>,
-    /// Its UIDs, in order. A certificate with more than one is nobody's.
+    /// Its UIDs, in order. A certificate with more than one is refused.
     pub uids: Vec<String>,
 }
 
@@ -82,9 +82,7 @@ struct Attribute<'a> {
 
 /// The parts of a `Name` (`RelativeDistinguishedName`), in order.
 fn sets(name: &[u8]) -> Result<Vec<Value<'_>>, &'static str> {
-    let mut all = Reader::new(name);
-    let mut rest = all.enter(tag::SEQUENCE)?;
-    all.end()?;
+    let mut rest = Reader::of_one(name, tag::SEQUENCE)?;
     let mut sets = Vec::new();
     while !rest.is_empty() {
         budget::spend(1);

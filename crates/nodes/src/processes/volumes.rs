@@ -1,8 +1,8 @@
 //! Volumes as folders: emptyDir, configMap, secret, downwardAPI, projected with tokens, and claims.
 //!
-//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a path that a spec names is
-//! walked below its folder (`beneath`); a PersistentVolume is used only by a pod with the claim that the volume itself
-//! names. Not here: how containers find them (`mounts`), reading the other objects (`environment::Sources`), asking for
+//! Invariants: a folder with content from the API is made anew where that has changed, and programs cannot change it; a
+//! path that a spec names is walked below its folder (`beneath`); a PersistentVolume is used only by a pod with the claim
+//! that the volume itself names. Not here: how containers find them (`mounts`), reading the other objects (`environment::Sources`), asking for
 //! tokens (`tokens`).
 
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use http::{Response, request};
 use kubewright_apiserver::{Admitted, ApiServer, Arrival, Body, UserInfo};
 
-use super::{panicked, too_many};
+use super::{panicked, too_many_long};
 use crate::work::{Client, Workers};
 
 /// The admitted head of a request of this user, or its refusal.
@@ -27,10 +27,7 @@ pub(crate) async fn admit(
     let (api, head, user) = (api.clone(), head.clone(), user.clone());
     let work = async move { guarded(&head, api.admit_arrived(&arrival, &head, user)).await? };
     let worked = workers.run(client(), Box::pin(work)).await;
-    worked.unwrap_or_else(|full| {
-        let why = "too many long requests are under way, please try again later";
-        Err(Box::new(too_many(why, full)))
-    })
+    worked.unwrap_or_else(|full| Err(Box::new(too_many_long(full))))
 }
 
 /// What the API server decides; the answer that says so when it panics.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A user may take one part of so many of the time of a thread.
+/// A user may take one part in this many of a thread's time.
 const PART: u32 = 8;
 /// And so much more at once.
 const BURST: Duration = Duration::from_millis(10);
@@ -36,17 +36,20 @@ impl Serving {
         if users.len() >= MANY {
             users.retain(|_, taken| now.saturating_duration_since(taken.asked) < RECENT);
         }
-        match users.get_mut(user) {
-            Some(taken) => taken.renew(now),
+        let owes = match users.get_mut(user) {
+            Some(taken) => {
+                taken.renew(now);
+                taken.debt > BURST
+            }
             None => {
                 let new = Taken {
                     debt: Duration::ZERO,
                     asked: now,
                 };
                 users.insert(user.to_owned(), new);
+                false
             }
-        }
-        let owes = users.get(user).is_some_and(|taken| taken.debt > BURST);
+        };
         let is_recent = |taken: &Taken| now.saturating_duration_since(taken.asked) < RECENT;
         owes && users.iter().any(|(name, taken)| name != user && is_recent(taken))
     }

@@ -366,11 +366,6 @@ impl Place {
         Ok(())
     }
 
-    /// The connection is to end after its request under way.
-    pub(crate) fn leave(&self) {
-        self.ask_to_leave();
-    }
-
     /// A request has begun.
     pub(crate) fn begin(self: &Arc<Place>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
@@ -438,7 +433,8 @@ impl Place {
         }
     }
 
-    fn ask_to_leave(&self) {
+    /// The connection is to end after its request under way.
+    pub(crate) fn ask_to_leave(&self) {
         self.leave.notify_one();
     }
 

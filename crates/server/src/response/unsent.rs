@@ -580,7 +580,7 @@ mod tests {
         assert_eq!(room.all.held(), 0);
         assert!(room.answers().sent.is_empty());
     }
-    /// The bytes that count of the answer with this body, over HTTP/1.1.
+
     #[tokio::test(start_paused = true)]
     async fn over_http_1_a_long_list_counts_with_what_it_holds_until_it_is_sent() {
         let room = room(16 * MIB, 16 * MIB);

@@ -26,7 +26,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// All work that is ready.
 pub(super) struct Queue {
-    threads: usize,
+    pub(super) threads: usize,
     state: Mutex<State>,
 }
 
@@ -36,7 +36,7 @@ struct State {
     serving: usize,
 }
 
-/// Work, with whoever it is done for.
+/// Work, and the client that it is done for.
 struct Job {
     queue: Arc<Queue>,
     threads: Handle,

@@ -116,7 +116,7 @@ impl<J> Turns<J> {
         debug_assert!(self.running > 0, "a turn ends once");
         self.running -= 1;
         if self.running == 0 && self.order.is_empty() {
-            // Everybody has had what he wanted: all are even.
+            // Nothing waits and nothing runs: all accounts begin again at zero.
             self.users.clear();
         }
     }
@@ -128,17 +128,18 @@ impl<J> Turns<J> {
             running: 0,
             waiting: VecDeque::new(),
         });
-        let before = (user.account, user.since, name.to_owned());
+        let before = (user.account, user.since);
         let waited = !user.waiting.is_empty();
         let changed = change(user);
         let waits = !user.waiting.is_empty();
-        let after = (user.account, user.since, name.to_owned());
+        let after = (user.account, user.since);
+        let place = |(account, since)| (account, since, name.to_owned());
         if waited && (!waits || before != after) {
-            let was = self.order.remove(&before);
+            let was = self.order.remove(&place(before));
             debug_assert!(was, "the order has all users with waiting work");
         }
-        if waits {
-            self.order.insert(after);
+        if waits && (!waited || before != after) {
+            self.order.insert(place(after));
         }
         changed
     }

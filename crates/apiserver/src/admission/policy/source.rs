@@ -1,8 +1,9 @@
 //! Which policies are in force now, compiled.
 //!
 //! Invariants: a policy is compiled once for each version that is stored, when a request may concern it and a binding
-//! puts it into force, without a lock: others wait for it only if they need the same policy; a request never sees a policy older than itself; neither a write nor a change of a policy looks
-//! at policies whose rules name another resource. Anything here may be thrown away: it is made from storage.
+//! puts it into force, without a lock: others wait for it only if they need the same policy; a request never sees a
+//! policy older than itself; neither a write nor a change of a policy looks at policies whose rules name another
+//! resource. Anything here may be thrown away: it is made from storage.
 
 use std::sync::{Arc, OnceLock};
 
