@@ -103,11 +103,10 @@ impl Kubelet {
             let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
             hindrances(ctx, pod, &status, mount.as_deref());
             write(ctx, pod, status).await?;
-            for what in not_enforced(pod, processes.shared_user(pod))
-                .into_iter()
-                .filter(|_| is_first)
-            {
-                ctx.event(pod, EventType::Warning, "NotEnforced", what);
+            if is_first {
+                for what in not_enforced(pod, processes.shared_user(pod)) {
+                    ctx.event(pod, EventType::Warning, "NotEnforced", what);
+                }
             }
             self.with(pod, |of_pod| of_pod.mark = Some(mark));
         }

@@ -83,6 +83,11 @@ impl Below {
         }
     }
 
+    /// Names as a path; none when there are none.
+    pub(super) fn of(names: &[String]) -> Option<Below> {
+        (!names.is_empty()).then(|| Below(names.to_vec()))
+    }
+
     /// Names of the cluster's own, which are plain.
     pub(super) fn own(names: &[&str]) -> Below {
         debug_assert!(names.iter().all(|name| Below::name(name).is_ok()), "{names:?}");
@@ -102,8 +107,7 @@ impl Below {
     /// The folder in which it lies, if that is not the first one; and its own name.
     pub(super) fn split(&self) -> (Option<Below>, &str) {
         let (name, folder) = self.0.split_last().expect("a path has a name");
-        let folder = (!folder.is_empty()).then(|| Below(folder.to_vec()));
-        (folder, name)
+        (Below::of(folder), name)
     }
 
     pub(super) fn first(&self) -> &str {
@@ -112,18 +116,6 @@ impl Below {
 
     pub(super) fn text(&self) -> String {
         self.0.join("/")
-    }
-}
-
-impl TryFrom<&[String]> for Below {
-    type Error = ();
-
-    /// The rest of a path; an empty one is none.
-    fn try_from(names: &[String]) -> Result<Below, ()> {
-        match names.is_empty() {
-            true => Err(()),
-            false => Ok(Below(names.to_vec())),
-        }
     }
 }
 

@@ -37,7 +37,7 @@ impl Mounts {
         let Some((mount, rest)) = mounted else {
             return Some((&self.root, path.clone()));
         };
-        let rest = Below::try_from(rest).ok();
+        let rest = Below::of(rest);
         let path = match (&mount.within, rest) {
             (Some(within), Some(rest)) => rest.after(within),
             (Some(within), None) => within.clone(),

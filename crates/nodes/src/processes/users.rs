@@ -173,7 +173,7 @@ impl Users {
         }
     }
 
-    /// A number by chance.
+    /// A random number of the range.
     pub(super) fn any(&self) -> io::Result<User> {
         let mut random = [0; 8];
         ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)

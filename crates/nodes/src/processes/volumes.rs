@@ -95,7 +95,7 @@ fn claim(pod: &Pod, volume: &Volume) -> Option<String> {
     }
 }
 
-/// The volume behind each claim of a pod. Whoever may write claims may name any volume in one: what counts is the claim
+/// The volume behind each claim of a pod. Anyone who may write claims can name any volume in one: what counts is the claim
 /// that the volume names, by its UID, and only the cluster's administrators write volumes (`getPVCExtractPV` and
 /// `getPVSpec`).
 pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<Claims> {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -29,11 +29,18 @@ pub(crate) fn apply(kubectl: &Kubectl, cluster: &RunningCluster, objects: &str) 
 
 /// Waits until processes are gone.
 pub(crate) fn gone(pids: &[String]) {
+    let all: Vec<PathBuf> = pids.iter().map(|pid| Path::new("/proc").join(pid)).collect();
+    removed(&all);
+}
+
+/// Waits until files are gone.
+pub(crate) fn removed(paths: &[PathBuf]) {
     let started = Instant::now();
-    while let Some(pid) = pids.iter().find(|pid| Path::new("/proc").join(pid).exists()) {
+    while let Some(path) = paths.iter().find(|path| path.exists()) {
         assert!(
             started.elapsed() < Duration::from_secs(20),
-            "the process {pid} is still there"
+            "{} is still there",
+            path.display()
         );
         std::thread::sleep(Duration::from_millis(10));
     }
