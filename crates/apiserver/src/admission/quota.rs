@@ -9,7 +9,7 @@
 //! counts again, as upstream. Of quotas that count nothing of the kind only the names of their limits are looked at. Not
 //! here: the counting itself (see [`crate::quota`]).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::model::form;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::quota::{self, Evaluator, Write};
-use crate::storage::{Derived, Followed, SharedMap, StoredObject};
+use crate::storage::{Derived, Followed, ReadLater, SharedMap, StoredObject};
 use crate::values::get;
 
 const STORE: &str = "resourcequotas";
@@ -41,29 +41,16 @@ impl Default for ResourceQuotas {
 #[derive(Clone, Default)]
 struct Counting(SharedMap<Arc<str>, SharedMap<Arc<str>, Arc<Limited>>>);
 
-/// A quota, whose limits are read when a write in its namespace asks: each charge makes another version of it, and it
-/// may be large.
-struct Limited {
-    /// Its text alone.
-    stored: StoredObject,
-    resources: OnceLock<Box<[String]>>,
-}
+/// The resources that a quota limits, which are read when a write in its namespace asks: each charge makes another
+/// version of the quota, and it may be large.
+struct Limited(ReadLater<Box<[String]>>);
 
 impl Limited {
-    /// The resources that it limits.
     fn resources(&self) -> &[String] {
-        if let Some(resources) = self.resources.get() {
-            return resources;
-        }
-        let steps = 1 + self.stored.encoded().len() / 8;
-        budget::announce(steps);
-        budget::spend(steps);
-        let read = || {
-            let quota = self.stored.text_alone();
-            let hard = get(quota.value(), &["status", "hard"]).as_object();
+        self.0.get(|quota| {
+            let hard = get(quota, &["status", "hard"]).as_object();
             hard.into_iter().flatten().map(|(name, _)| name.clone()).collect()
-        };
-        self.resources.get_or_init(|| budget::unlimited(read))
+        })
     }
 }
 
@@ -86,10 +73,7 @@ impl Derived for Counting {
         let Some(quota) = object else {
             return self.0.remove_within(namespace, key);
         };
-        let limited = Limited {
-            stored: quota.text_alone(),
-            resources: OnceLock::new(),
-        };
+        let limited = Limited(ReadLater::new(quota));
         self.0
             .or_default(namespace.into())
             .insert(key.into(), Arc::new(limited));

@@ -7,12 +7,12 @@
 //! Invariants: a [`CompiledRule`] allows what the [`Rule`] allows that it was made of, and gives that back; each step
 //! is counted.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 
 use super::{Attributes, Rule, rule};
-use crate::storage::StoredObject;
+use crate::storage::{ReadLater, StoredObject};
 
 /// Lists up to this length are looked through one by one.
 const SHORT: usize = 8;
@@ -205,37 +205,19 @@ impl<L: Texts> Lists<'_, L> {
     }
 }
 
-/// A stored role, which is read when it is first asked for.
+/// The rules of a stored role, which are read when they are first asked for.
 #[derive(Debug)]
-pub(super) struct Role {
-    /// Its text alone.
-    stored: StoredObject,
-    rules: OnceLock<Box<[CompiledRule]>>,
-}
+pub(super) struct Role(ReadLater<Box<[CompiledRule]>>);
 
 impl Role {
-    pub(super) fn new(stored: &Arc<StoredObject>) -> Arc<Role> {
-        Arc::new(Role {
-            stored: stored.text_alone(),
-            rules: OnceLock::new(),
-        })
+    pub(super) fn new(stored: &StoredObject) -> Arc<Role> {
+        Arc::new(Role(ReadLater::new(stored)))
     }
 
     /// Its rules.
     pub(super) fn rules(&self) -> &[CompiledRule] {
-        if let Some(rules) = self.rules.get() {
-            return rules;
-        }
-        // About what it takes to read it. Where a request is only tried, a long one does not begin.
-        let steps = 1 + self.stored.encoded().len() / 8;
-        budget::announce(steps);
-        budget::spend(steps);
-        self.rules.get_or_init(|| {
-            budget::unlimited(|| {
-                let role = self.stored.text_alone();
-                Rule::all_of(role.value()).into_iter().map(CompiledRule::of).collect()
-            })
-        })
+        self.0
+            .get(|role| Rule::all_of(role).into_iter().map(CompiledRule::of).collect())
     }
 }
 

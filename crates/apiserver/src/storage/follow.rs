@@ -80,19 +80,18 @@ fn next<D: Derived>(present: &D, changes: &mut Changes) -> Result<Option<D>, ()>
 impl<D: Derived> Followed<D> {
     /// Derived from these stores. Nothing is read before the first question.
     pub(crate) const fn new(stores: &'static [&'static str]) -> Followed<D> {
-        Followed {
-            stores,
-            by_writers: false,
-            published: RwLock::new(None),
-            changes: Mutex::new(None),
-        }
+        Followed::of(stores, false)
     }
 
     /// The same, for stores whose writers call [`Followed::renew`] after each write, and before its answer.
     pub(crate) const fn by_writers(stores: &'static [&'static str]) -> Followed<D> {
+        Followed::of(stores, true)
+    }
+
+    const fn of(stores: &'static [&'static str], by_writers: bool) -> Followed<D> {
         Followed {
             stores,
-            by_writers: true,
+            by_writers,
             published: RwLock::new(None),
             changes: Mutex::new(None),
         }
@@ -139,13 +138,15 @@ impl<D: Derived> Followed<D> {
         self.published.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn publish(&self, state: Option<Arc<D>>) {
-        let before = std::mem::replace(
-            &mut *self.published.write().unwrap_or_else(PoisonError::into_inner),
-            state,
-        );
+    /// Makes this the latest state.
+    fn publish(&self, state: D) -> Arc<D> {
+        let state = Arc::new(state);
+        let mut published = self.published.write().unwrap_or_else(PoisonError::into_inner);
+        let before = published.replace(state.clone());
+        drop(published);
         // It may be the last reference to a large state: that goes without the lock.
         drop(before);
+        state
     }
 
     /// The state as of now, whatever is asked of it. The caller may not be cancelled while it holds the changes.
@@ -155,19 +156,14 @@ impl<D: Derived> Followed<D> {
             if let (Some(mut changes), Some(present)) = (held.take(), self.published())
                 && let Ok(next) = next(&*present, &mut changes)
             {
-                let state = next.map_or(present, |next| {
-                    let next = Arc::new(next);
-                    self.publish(Some(next.clone()));
-                    next
-                });
+                let state = next.map_or(present, |next| self.publish(next));
                 *held = Some(changes);
                 return state;
             }
             // A storage that has ended its watches is read again for every question: right, if slow, and only while
             // it shuts down.
             let (state, changes) = read::<D>(storage, self.stores);
-            let state = Arc::new(state);
-            self.publish(Some(state.clone()));
+            let state = self.publish(state);
             *held = Some(changes);
             state
         })

@@ -46,6 +46,7 @@ use serde_json::Value;
 pub(crate) use follow::{Derived, Followed};
 pub use memory::{Bounds, MemoryStorage, Usage};
 pub(crate) use shared_map::SharedMap;
+pub(crate) use stored::ReadLater;
 pub use stored::{Entry, StoredObject};
 
 /// Whether two values are the same object but for `metadata.resourceVersion`.

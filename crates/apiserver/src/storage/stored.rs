@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
+use kubewright_schema::budget;
 use kubewright_schema::decode::{self, MAX_DEPTH, MAX_STORED_DEPTH};
 use kubewright_schema::protobuf::order::{Order, Ordered, Row};
 use serde::de::{Error as _, IgnoredAny};
@@ -33,6 +34,37 @@ struct Forms {
     encoded: OnceLock<Bytes>,
     value: OnceLock<Value>,
     head: OnceLock<Value>,
+}
+
+/// What is read out of a stored object when it is first asked for, at the cost of the request that asks: a client may
+/// write large objects that concern others.
+#[derive(Debug)]
+pub(crate) struct ReadLater<T> {
+    /// Its text alone.
+    stored: StoredObject,
+    read: OnceLock<T>,
+}
+
+impl<T> ReadLater<T> {
+    pub(crate) fn new(stored: &StoredObject) -> ReadLater<T> {
+        ReadLater {
+            stored: stored.text_alone(),
+            read: OnceLock::new(),
+        }
+    }
+
+    /// What `read` makes of the object, each time the same.
+    pub(crate) fn get(&self, read: impl FnOnce(&Value) -> T) -> &T {
+        if let Some(known) = self.read.get() {
+            return known;
+        }
+        // About what it takes to read it. Where a request is only tried, a long one does not begin.
+        let steps = 1 + self.stored.encoded().len() / 8;
+        budget::announce(steps);
+        budget::spend(steps);
+        self.read
+            .get_or_init(|| budget::unlimited(|| read(self.stored.text_alone().value())))
+    }
 }
 
 /// The part of an object that is read when only its metadata is needed.

@@ -161,9 +161,7 @@ impl Launcher {
     /// # Errors
     /// When there is no process for it, or its shim does not report.
     pub(super) async fn launch(&self, order: &Order, stdio: [Stdio; 3]) -> io::Result<Launched> {
-        let mut random = [0; 16];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
-            .map_err(|_| io::Error::other("the system has no entropy"))?;
+        let random: [u8; 16] = super::random()?;
         let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let (sender, receiver) = oneshot::channel();
         let waiting = || self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -470,17 +470,22 @@ fn name_server(kept: Option<&Path>, names: &Arc<Mutex<Names>>) -> io::Result<(u8
 /// The second number of this cluster's addresses: by chance, or the same each time for the cluster of a data folder,
 /// whose Services keep theirs. Not 127.0, where other programs are, nor 127.255, where broadcasts are.
 fn network(kept: Option<&Path>) -> io::Result<u8> {
-    let mut number = [0];
-    match kept {
+    let number = match kept {
         Some(folder) => {
             let folder = folder.canonicalize()?;
-            let sum = ring::digest::digest(&ring::digest::SHA256, folder.as_os_str().as_encoded_bytes());
-            number.copy_from_slice(&sum.as_ref()[..1]);
+            ring::digest::digest(&ring::digest::SHA256, folder.as_os_str().as_encoded_bytes()).as_ref()[0]
         }
-        None => ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut number)
-            .map_err(|_| io::Error::other("the system has no entropy"))?,
-    }
-    Ok(16 + number[0] % 224)
+        None => random::<1>()?[0],
+    };
+    Ok(16 + number % 224)
+}
+
+/// Random bytes.
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes)
+        .map_err(|_| io::Error::other("the system has no entropy"))?;
+    Ok(bytes)
 }
 
 /// The runtime class of a pod.

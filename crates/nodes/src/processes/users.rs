@@ -175,9 +175,7 @@ impl Users {
 
     /// A random number of the range.
     pub(super) fn any(&self) -> io::Result<User> {
-        let mut random = [0; 8];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random)
-            .map_err(|_| io::Error::other("the system has no entropy"))?;
+        let random = super::random()?;
         let count = u64::from(self.range.end - self.range.start);
         let number = u32::try_from(u64::from_be_bytes(random) % count).unwrap_or(0);
         Ok(User(self.range.start + number))
