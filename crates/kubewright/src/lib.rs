@@ -145,6 +145,7 @@ mod runnable;
 mod sharding;
 mod stop;
 mod trace;
+mod watchdog;
 pub mod webhook;
 pub mod workloads;
 

@@ -14,6 +14,7 @@
 //! inline handler has returned for every object of the first list, `handlers_synced` that the others have as well; SI7
 //! a panicking handler is reported and affects no other; SI9 the task ends with the last handle.
 
+mod catch_up;
 mod pending_reads;
 mod receiving;
 mod shared_informer;

@@ -291,7 +291,7 @@ impl Cache {
             core: core.clone(),
         };
         watch::spawn(wire, self.0.watching, stop);
-        let informer = SharedInformer::new(core.clone(), source);
+        let informer = SharedInformer::new(core.clone(), self.0.kube.clone(), source);
         state.informers.insert(key, informer.downgrade());
         let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));
         let named = (form.resource.group.clone(), form.resource.plural.clone());

@@ -13,6 +13,7 @@ mod finalizer;
 mod indexes;
 mod mapper;
 mod sources;
+mod take_over;
 pub(crate) mod waker;
 mod watch;
 
@@ -28,7 +29,7 @@ use kubewright_engine::backoff::Exponential;
 use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
-use crate::cache::{SYNC_TIMEOUT, Scope, SharedInformer};
+use crate::cache::{Scope, SharedInformer};
 use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
@@ -148,7 +149,7 @@ pub struct Controller {
 
 pub(crate) struct Settings {
     pub(crate) concurrency: usize,
-    pub(crate) sync_timeout: Duration,
+    pub(crate) sync_timeout: Option<Duration>,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
     pub(crate) cluster: String,
@@ -177,7 +178,7 @@ impl Controller {
             limiter: Box::new(Exponential::default()),
             settings: Settings {
                 concurrency: 1,
-                sync_timeout: SYNC_TIMEOUT,
+                sync_timeout: None,
                 reconcile_timeout: None,
                 scope: Scope::all(),
                 cluster: HOME_CLUSTER.to_owned(),
@@ -346,10 +347,13 @@ impl Controller {
         self
     }
 
-    /// How long the first lists of all sources may take before the controller fails. The default is 2 minutes.
+    /// How long the first lists of all sources may take before the controller fails, and the manager with it
+    /// (controller-runtime's `CacheSyncTimeout`, which is 2 minutes by default). There is no limit by default: a
+    /// controller whose kinds cannot be listed waits, `/readyz`, the log and the metric `kubewright_cache_healthy` say
+    /// why, and the other controllers work.
     #[must_use]
     pub fn sync_timeout(mut self, timeout: Duration) -> Controller {
-        self.settings.sync_timeout = timeout;
+        self.settings.sync_timeout = Some(timeout);
         self
     }
 

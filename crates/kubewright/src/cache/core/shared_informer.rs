@@ -12,6 +12,7 @@ use kubewright_engine::dispatch::Handler;
 use kubewright_engine::receipts::{Hold, Place, Ticket};
 use kubewright_engine::reflector::ListPage;
 use kubewright_engine::{HandlerId, Meta, ObjectKey, ResourceVersion};
+use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Core, EngineStore, IndexValues, view_of};
@@ -29,6 +30,10 @@ pub(crate) struct SharedInformer(Arc<WatchGuard>);
 /// The guard that keeps the watch alive.
 pub(crate) struct WatchGuard {
     core: Arc<Core>,
+    /// Reaches the API server of its objects.
+    pub(super) kube: kube::Client,
+    /// Everything that was written before this moment is shown (`catch_up.rs`).
+    pub(super) caught_up: Mutex<Option<Instant>>,
     /// Dropping it stops the task.
     _stop: StopSource,
 }
@@ -44,8 +49,17 @@ impl Drop for WatchGuard {
 }
 
 impl SharedInformer {
-    pub(in crate::cache) fn new(core: Arc<Core>, stop: StopSource) -> SharedInformer {
-        SharedInformer(Arc::new(WatchGuard { core, _stop: stop }))
+    pub(in crate::cache) fn new(core: Arc<Core>, kube: kube::Client, stop: StopSource) -> SharedInformer {
+        SharedInformer(Arc::new(WatchGuard {
+            core,
+            kube,
+            caught_up: Mutex::default(),
+            _stop: stop,
+        }))
+    }
+
+    pub(super) fn guard(&self) -> &WatchGuard {
+        &self.0
     }
 
     pub(in crate::cache) fn downgrade(&self) -> Weak<WatchGuard> {
@@ -249,7 +263,7 @@ impl SharedInformer {
     }
 
     /// Looks again after every change, until there is an answer.
-    async fn look<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
+    pub(super) async fn look<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         let mut progress = self.core().progress.subscribe();
         loop {
             progress.borrow_and_update();

@@ -13,6 +13,7 @@ mod own_writes;
 mod rights;
 mod sharding;
 mod sources;
+mod terms;
 mod transforms;
 mod verbs;
 mod views;
