@@ -436,8 +436,8 @@ impl<R: Reconciler> ErasedReconciler for Erased<R> {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
-                            finalizer::release(informer, &object.metadata(), &ctx, finalizer.unwrap_or_default())
-                                .await?;
+                            let uid = object.object_id().uid;
+                            finalizer::release(informer, uid, &ctx, finalizer.unwrap_or_default()).await?;
                             Ok(Action::await_change())
                         }
                     },
