@@ -5,9 +5,11 @@
 //!
 //! - `watch.rs`: sources as they are declared,
 //! - `sources.rs`: from events to keys,
-//! - `mapper.rs`: the same for slow functions,
+//! - `all_keys.rs`: changes that concern every key,
+//! - `mapper.rs`: from events to keys by slow functions,
 //! - `control_loop.rs`: from keys to reconciles.
 
+mod all_keys;
 mod control_loop;
 mod finalizer;
 mod indexes;

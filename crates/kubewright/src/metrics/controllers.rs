@@ -37,6 +37,7 @@ pub(super) struct Families {
     panics: ByController<Counter>,
     timeouts: ByController<Counter>,
     self_woken: ByController<Counter>,
+    source_panics: ByController<Counter>,
     time: ByController<Histogram>,
     workers: ByController<Gauge>,
     active: ByController<Gauge>,
@@ -94,6 +95,11 @@ impl Families {
             self_woken: add.add(
                 "kubewright_reconcile_self_woken",
                 "Total number of reconciliations that nothing but writes of the same controller caused",
+                Counter::default,
+            ),
+            source_panics: add.add(
+                "kubewright_source_panics",
+                "Total number of panics of predicates, mappings and indexes per controller",
                 Counter::default,
             ),
             time: add.add(
@@ -182,6 +188,14 @@ impl Metrics {
             worked: families.worked.get_or_create_owned(&two),
             _queue: asked,
         }
+    }
+}
+
+impl Metrics {
+    /// The panics of a controller's functions besides its reconciler.
+    pub(crate) fn source_panics(&self, controller: &str) -> Counter {
+        let labels = [("controller", controller.to_owned())];
+        self.0.controllers.source_panics.get_or_create_owned(&labels)
     }
 }
 
