@@ -1,18 +1,16 @@
 //! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide about
 //! their retries.
 //!
-//! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures,
-//! an error lets the delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile
+//! Invariants: R4 no reconcile before all sources of the controller are synced; R6 after the stop no reconcile
 //! starts, running ones see the stop in their context and are waited for; R7 a panic is an error of its key and nothing
 //! else; M1 workers take keys only within a term of leading, and its end drops them where they wait; M8 they begin when
 //! the caches show what earlier holders of the Lease wrote (`take_over.rs`); SH8 with sharding a reconcile holds the term
-//! of its key's shard, and ends with it. (R1–R3 are the queue's.)
+//! of its key's shard, and ends with it. (R1–R3 are the queue's, R5 is in `settle.rs`.)
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::FutureExt;
 use kubewright_engine::queue::{Priority, Token, Work};
@@ -20,7 +18,9 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use super::all_keys::{AllKeys, Panics};
 use super::indexes::ActiveIndex;
+use super::settle::counted;
 use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, start_own};
 use super::take_over::FreshShards;
 use super::{Controller, ErasedReconciler, Settings};
@@ -31,9 +31,9 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
 use crate::election::{Permit, Permits};
-use crate::error::{Error, Result, end_of_panic, text_of};
-use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
-use crate::observe::{Observation, Outcome};
+use crate::error::{Error, Result, end_of_panic};
+use crate::metrics::{ControllerMetrics, Metrics};
+use crate::observe::Observation;
 use crate::own_writes::OwnWrites;
 use crate::queue::Queue;
 use crate::request::Request;
@@ -55,6 +55,8 @@ pub(crate) struct Prepared {
     /// Of its own kind and of those that it owns and watches.
     sources: Vec<ActiveSource>,
     indexes: Vec<ActiveIndex>,
+    /// End with the controller.
+    _tasks: JoinSet<()>,
     pub(super) queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
@@ -99,8 +101,12 @@ impl Controller {
         let clusters = watched.chain([own_cluster]).map(str::to_owned).collect();
         let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut sources = vec![start_own(&own, &self.predicates, keys.clone())];
-        let indexes = self.indexes.into_iter().map(|index| index.start(&name, &client));
+        let mut tasks = JoinSet::new();
+        let all = AllKeys::start(own.keys(), keys.clone(), &mut tasks);
+        let panics = Panics::of(&name, &client);
+        let mut sources = vec![start_own(&own, &self.predicates, keys.clone(), panics.clone())];
+        let indexes = self.indexes.into_iter();
+        let indexes = indexes.map(|index| index.start(&name, &client, &panics, &all));
         let indexes = indexes.collect::<Result<_>>()?;
         let context = SourceContext {
             controller: &name,
@@ -110,6 +116,8 @@ impl Controller {
             queue: keys,
             owner,
             own: own.clone(),
+            all,
+            panics,
         };
         for source in self.sources {
             sources.push(source.start(&context)?);
@@ -122,6 +130,7 @@ impl Controller {
             client,
             sources,
             indexes,
+            _tasks: tasks,
             queue,
             own_writes: OwnWrites::new(),
             shards,
@@ -274,12 +283,12 @@ enum Ended {
 }
 
 /// The workers of one controller in one term.
-struct Workers {
-    prepared: Arc<Prepared>,
+pub(super) struct Workers {
+    pub(super) prepared: Arc<Prepared>,
     client: Arc<Client>,
     options: WorkerOptions,
-    metrics: ControllerMetrics,
-    stop: Stop,
+    pub(super) metrics: ControllerMetrics,
+    pub(super) stop: Stop,
     /// Held as long as a worker lives (M4).
     permit: Permit,
 }
@@ -532,70 +541,5 @@ impl Workers {
                 message: end_of_panic(payload),
             })
         })
-    }
-
-    /// Decides when the key runs again (R5).
-    fn settle(&self, request: &Request, retries: u32, result: Result<Action>) -> Outcome {
-        let queue = &self.prepared.queue;
-        let error = match result {
-            // The queue forgets failures at the end of a run that asks for no retry.
-            Ok(Action { requeue_after }) => {
-                return match requeue_after {
-                    None => Outcome::Done,
-                    Some(delay) => {
-                        queue.add_after(request.clone(), delay, Causes::of(Cause::timer(delay)));
-                        Outcome::RequeueAfter(delay)
-                    }
-                };
-            }
-            Err(error) => error,
-        };
-        let text = text_of(&error);
-        if error.is_terminal() {
-            self.metrics.terminal();
-            queue.forget(request);
-            tracing::error!(
-                error = text,
-                "reconcile failed for good; it runs again when something changes"
-            );
-            return Outcome::Terminal { error: text };
-        }
-        let attempt = retries + 1;
-        let causes = Causes::of(Cause::retry(attempt, text.clone()));
-        let asked = match error {
-            Error::RetryAfter { after, .. } => Some(after),
-            _ => None,
-        };
-        let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
-        match error {
-            // The normal price of optimistic concurrency, of caches, and of leader election.
-            Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {
-                tracing::info!(reason = text, ?after, "reconcile is repeated");
-                Outcome::Conflict { error: text, after }
-            }
-            _ => {
-                if self.stop.is_requested() {
-                    // Resources that it needed may be gone already; nothing can be mended any more.
-                    tracing::debug!(error = text, "reconcile failed while the manager stops");
-                } else {
-                    tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");
-                }
-                Outcome::Retry {
-                    error: text,
-                    attempt,
-                    after,
-                }
-            }
-        }
-    }
-}
-
-/// As metrics count it.
-fn counted(outcome: &Outcome) -> ReconcileResult {
-    match outcome {
-        Outcome::Done => ReconcileResult::Success,
-        Outcome::RequeueAfter(_) => ReconcileResult::RequeueAfter,
-        Outcome::Conflict { .. } => ReconcileResult::Requeue,
-        Outcome::Retry { .. } | Outcome::Terminal { .. } => ReconcileResult::Error,
     }
 }

@@ -5,13 +5,16 @@
 //!
 //! - `watch.rs`: sources as they are declared,
 //! - `sources.rs`: from events to keys,
-//! - `mapper.rs`: the same for slow functions,
+//! - `all_keys.rs`: changes that concern every key,
+//! - `mapper.rs`: from events to keys by slow functions,
 //! - `control_loop.rs`: from keys to reconciles.
 
+mod all_keys;
 mod control_loop;
 mod finalizer;
 mod indexes;
 mod mapper;
+mod settle;
 mod sources;
 mod take_over;
 pub(crate) mod waker;
@@ -440,8 +443,8 @@ impl<R: Reconciler> ErasedReconciler for Erased<R> {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
-                            finalizer::release(informer, &object.metadata(), &ctx, finalizer.unwrap_or_default())
-                                .await?;
+                            let uid = object.object_id().uid;
+                            finalizer::release(informer, uid, &ctx, finalizer.unwrap_or_default()).await?;
                             Ok(Action::await_change())
                         }
                     },
