@@ -2,12 +2,12 @@
 //!
 //! A runtime polls its tasks in the order in which they became ready. So of a thread that serves many connections a user
 //! with a hundred of them would get a hundred times as much as one with a single one, who would wait for all of them.
-//! Here the connections of a user share the turns of one: in each round a user has one turn, and what else it has ready
-//! waits for the next rounds, in the order in which it came. Between two rounds everything else that is ready is polled,
+//! Here the connections of a user share its turns: in each round a user has [`TURNS`], and what else it has ready waits
+//! for the next rounds, in the order in which it came. Between two rounds everything else that is ready is polled,
 //! and the sockets are looked at.
 //!
 //! Invariants:
-//! - a connection that is ready waits for one turn of each other user, at most, and for those of its own that came first;
+//! - a connection that is ready waits for one round, at most, and for those of its own user that came first;
 //! - nothing waits on a thread that has nothing else to do;
 //! - a connection that ends while it waits costs nobody a turn.
 //!
@@ -23,6 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use crate::places::Place;
+
+/// How many turns a user has in a round: what a request over HTTP/2 takes, for its frames, its answer and the frames of
+/// that, so that one that is alone never waits.
+const TURNS: u64 = 4;
 
 /// Users without connections are forgotten when there are so many, and twice as many as have some.
 const MANY: usize = 64;
@@ -53,8 +57,10 @@ struct Waiting {
 /// A user with connections to this thread.
 #[derive(Default)]
 struct User {
-    /// The round after that of its latest turn.
-    next: AtomicU64,
+    /// The round of its latest turn.
+    round: AtomicU64,
+    /// How many it has had in that.
+    had: AtomicU64,
     /// Connections that wait, in the order of their turns.
     waiting: Mutex<VecDeque<Arc<Ticket>>>,
     /// Whether there are any.
@@ -91,11 +97,14 @@ impl Rounds {
     /// Whether this user may have a turn at once.
     fn admits(&self, user: &User) -> bool {
         let number = self.number.load(Ordering::Relaxed);
-        if user.waits.load(Ordering::Relaxed) || user.next.load(Ordering::Relaxed) > number {
-            return false;
+        if user.round.swap(number, Ordering::Relaxed) != number {
+            user.had.store(0, Ordering::Relaxed);
         }
-        user.next.store(number + 1, Ordering::Relaxed);
-        true
+        let admits = !user.waits.load(Ordering::Relaxed) && user.had.load(Ordering::Relaxed) < TURNS;
+        if admits {
+            user.had.fetch_add(1, Ordering::Relaxed);
+        }
+        admits
     }
 
     /// Lets a connection of this user wait for one of the next rounds.
@@ -123,7 +132,7 @@ impl Rounds {
             let mut waiting = locked(&self.waiting);
             let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
             waiting.users.retain(|user| {
-                user.next.store(number + 1, Ordering::Relaxed);
+                user.round.store(number, Ordering::Relaxed);
                 user.pass()
             });
             if waiting.users.is_empty() {
@@ -135,18 +144,21 @@ impl Rounds {
 }
 
 impl User {
-    /// Gives its turn to the next connection; whether further ones wait.
+    /// Gives its turns to the next connections; whether further ones wait.
     fn pass(&self) -> bool {
         let mut waiting = locked(&self.waiting);
-        while let Some(next) = waiting.pop_front() {
+        let mut had = 0;
+        while had < TURNS
+            && let Some(next) = waiting.pop_front()
+        {
             // It may have ended meanwhile.
-            let Some(waker) = locked(&next.waker).take() else {
-                continue;
-            };
-            next.is_due.store(true, Ordering::Relaxed);
-            waker.wake();
-            break;
+            if let Some(waker) = locked(&next.waker).take() {
+                next.is_due.store(true, Ordering::Relaxed);
+                waker.wake();
+                had += 1;
+            }
         }
+        self.had.store(had, Ordering::Relaxed);
         let waits = !waiting.is_empty();
         self.waits.store(waits, Ordering::Relaxed);
         waits
@@ -291,7 +303,7 @@ mod tests {
             let turns = turns(users, 600).await;
             let fair = turns.iter().sum::<usize>() / users.len();
             for count in &turns {
-                assert!(count.abs_diff(fair) <= 3, "{users:?}: {turns:?}");
+                assert!(count.abs_diff(fair) <= 2 * TURNS as usize, "{users:?}: {turns:?}");
             }
         }
     }
@@ -302,9 +314,11 @@ mod tests {
         let (one, _one) = seat(&places, &rounds, "a");
         let (other, _other) = seat(&places, &rounds, "b");
         for _ in 0..3 {
-            assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
-            assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
-            assert_eq!(one.in_turns(async {}).now_or_never(), None, "it has had its turn");
+            for _ in 0..TURNS {
+                assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
+                assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
+            }
+            assert_eq!(one.in_turns(async {}).now_or_never(), None, "it has had its turns");
             rounds.rest();
             // What it waited for was given up.
             one.in_turns(async {}).await;
@@ -320,9 +334,8 @@ mod tests {
             .iter()
             .map(|(seat, _)| Box::pin(seat.in_turns(async {})))
             .collect();
-        assert_eq!((&mut waiting[0]).now_or_never(), Some(()));
-        for one in &mut waiting[1..] {
-            assert_eq!(one.now_or_never(), None);
+        for (one, turn) in waiting.iter_mut().zip(0..) {
+            assert_eq!(one.now_or_never().is_some(), turn < TURNS);
         }
         let last = waiting.pop().expect("there are many");
         drop(waiting);
