@@ -2,13 +2,13 @@
 //!
 //! A runtime polls its tasks in the order in which they became ready. So of a thread that serves many connections a user
 //! with a hundred of them would get a hundred times as much as one with a single one, who would wait for all of them.
-//! Here the connections of a user share its turns: in each round a user has [`TURNS`], and what else it has ready waits
-//! for the next rounds, in the order in which it came. Between two rounds everything else that is ready is polled,
+//! Here the connections of a user share the turns of one: in each round a user has one turn, and what else it has ready
+//! waits for the next rounds, in the order in which it came. Between two rounds everything else that is ready is polled,
 //! and the sockets are looked at.
 //!
 //! Invariants:
 //! - a connection that is ready waits for one round, at most, and for those of its own user that came first;
-//! - nothing waits on a thread that has nothing else to do;
+//! - nothing waits on a thread that has nothing else to do, nor where nobody else has asked for [`LATELY`];
 //! - a connection that ends while it waits costs nobody a turn.
 //!
 //! Connections of clients that have not proved yet who they are share the turns of one user. Not here: how long a turn
@@ -18,15 +18,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use crate::places::Place;
 
-/// How many turns a user has in a round: what a request over HTTP/2 takes, for its frames, its answer and the frames of
-/// that, so that one that is alone never waits.
-const TURNS: u64 = 4;
+/// For so many rounds a user that has asked counts as one that wants something: about a second of a busy thread.
+const LATELY: u64 = 10_000;
 
 /// Users without connections are forgotten when there are so many, and twice as many as have some.
 const MANY: usize = 64;
@@ -40,6 +39,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Rounds {
     /// The present one.
     number: AtomicU64,
+    /// Whose turn was asked for last, as an address that is only compared; 0: nobody's.
+    latest: AtomicUsize,
+    /// Up to this round more than one user wants something.
+    contested: AtomicU64,
     /// The clients that have not proved who they are.
     unproven: Arc<User>,
     users: Mutex<BTreeMap<Arc<str>, Weak<User>>>,
@@ -57,10 +60,8 @@ struct Waiting {
 /// A user with connections to this thread.
 #[derive(Default)]
 struct User {
-    /// The round of its latest turn.
-    round: AtomicU64,
-    /// How many it has had in that.
-    had: AtomicU64,
+    /// The round after that of its latest turn.
+    next: AtomicU64,
     /// Connections that wait, in the order of their turns.
     waiting: Mutex<VecDeque<Arc<Ticket>>>,
     /// Whether there are any.
@@ -95,14 +96,18 @@ impl Rounds {
     }
 
     /// Whether this user may have a turn at once.
-    fn admits(&self, user: &User) -> bool {
+    fn admits(&self, user: &Arc<User>) -> bool {
         let number = self.number.load(Ordering::Relaxed);
-        if user.round.swap(number, Ordering::Relaxed) != number {
-            user.had.store(0, Ordering::Relaxed);
+        let own = Arc::as_ptr(user).addr();
+        let before = self.latest.swap(own, Ordering::Relaxed);
+        if before != own && before != 0 {
+            self.contested.store(number.saturating_add(LATELY), Ordering::Relaxed);
         }
-        let admits = !user.waits.load(Ordering::Relaxed) && user.had.load(Ordering::Relaxed) < TURNS;
+        let is_alone = self.contested.load(Ordering::Relaxed) <= number;
+        let has_turn = is_alone || user.next.load(Ordering::Relaxed) <= number;
+        let admits = has_turn && !user.waits.load(Ordering::Relaxed);
         if admits {
-            user.had.fetch_add(1, Ordering::Relaxed);
+            user.next.store(number.saturating_add(1), Ordering::Relaxed);
         }
         admits
     }
@@ -132,7 +137,7 @@ impl Rounds {
             let mut waiting = locked(&self.waiting);
             let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
             waiting.users.retain(|user| {
-                user.round.store(number, Ordering::Relaxed);
+                user.next.store(number.saturating_add(1), Ordering::Relaxed);
                 user.pass()
             });
             if waiting.users.is_empty() {
@@ -144,21 +149,17 @@ impl Rounds {
 }
 
 impl User {
-    /// Gives its turns to the next connections; whether further ones wait.
+    /// Gives its turn to the next connection; whether further ones wait.
     fn pass(&self) -> bool {
         let mut waiting = locked(&self.waiting);
-        let mut had = 0;
-        while had < TURNS
-            && let Some(next) = waiting.pop_front()
-        {
+        while let Some(next) = waiting.pop_front() {
             // It may have ended meanwhile.
             if let Some(waker) = locked(&next.waker).take() {
                 next.is_due.store(true, Ordering::Relaxed);
                 waker.wake();
-                had += 1;
+                break;
             }
         }
-        self.had.store(had, Ordering::Relaxed);
         let waits = !waiting.is_empty();
         self.waits.store(waits, Ordering::Relaxed);
         waits
@@ -236,10 +237,8 @@ impl Drop for Waits {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::sync::atomic::AtomicUsize;
-
     use futures::FutureExt as _;
+    use std::net::Ipv4Addr;
     use tokio::task::{JoinSet, yield_now};
 
     use super::*;
@@ -285,10 +284,22 @@ mod tests {
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect::<Vec<_>>()
         };
-        while all().iter().sum::<usize>() < of {
+        while all().contains(&0) {
             yield_now().await;
         }
-        all()
+        // From here on everybody wants something.
+        let before = all();
+        let since = || {
+            all()
+                .iter()
+                .zip(&before)
+                .map(|(now, before)| now - before)
+                .collect::<Vec<_>>()
+        };
+        while since().iter().sum::<usize>() < of {
+            yield_now().await;
+        }
+        since()
     }
 
     #[tokio::test]
@@ -303,7 +314,7 @@ mod tests {
             let turns = turns(users, 600).await;
             let fair = turns.iter().sum::<usize>() / users.len();
             for count in &turns {
-                assert!(count.abs_diff(fair) <= 2 * TURNS as usize, "{users:?}: {turns:?}");
+                assert!(count.abs_diff(fair) <= 3, "{users:?}: {turns:?}");
             }
         }
     }
@@ -314,11 +325,9 @@ mod tests {
         let (one, _one) = seat(&places, &rounds, "a");
         let (other, _other) = seat(&places, &rounds, "b");
         for _ in 0..3 {
-            for _ in 0..TURNS {
-                assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
-                assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
-            }
-            assert_eq!(one.in_turns(async {}).now_or_never(), None, "it has had its turns");
+            assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
+            assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
+            assert_eq!(one.in_turns(async {}).now_or_never(), None, "it has had its turn");
             rounds.rest();
             // What it waited for was given up.
             one.in_turns(async {}).await;
@@ -327,15 +336,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_alone_never_waits() {
+        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
+        for (own, _taken) in &connections {
+            assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
+        }
+        let (other, _other) = seat(&places, &rounds, "b");
+        assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
+        let (own, _taken) = &connections[0];
+        assert_eq!(own.in_turns(async {}).now_or_never(), None, "it is not alone any more");
+        for _ in 0..LATELY {
+            rounds.rest();
+        }
+        own.in_turns(async {}).await;
+        for (own, _taken) in &connections {
+            assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_given_up_costs_nobody_a_turn() {
         let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let (other, _other) = seat(&places, &rounds, "b");
+        other.in_turns(async {}).await;
         let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
         let mut waiting: Vec<_> = connections
             .iter()
             .map(|(seat, _)| Box::pin(seat.in_turns(async {})))
             .collect();
-        for (one, turn) in waiting.iter_mut().zip(0..) {
-            assert_eq!(one.now_or_never().is_some(), turn < TURNS);
+        assert_eq!((&mut waiting[0]).now_or_never(), Some(()));
+        for one in &mut waiting[1..] {
+            assert_eq!(one.now_or_never(), None);
         }
         let last = waiting.pop().expect("there are many");
         drop(waiting);
