@@ -56,7 +56,7 @@ impl Call<'_> {
         if !matches!(to, Way::Exec | Way::Attach | Way::PortForward) {
             return Ok(());
         }
-        let attributes = resource_attributes(&self.path, Some(Verb::Create), self.query);
+        let attributes = resource_attributes(self.path, Some(Verb::Create), self.query);
         self.server.authorize(self.user, &attributes).await
     }
 
