@@ -64,3 +64,8 @@ pub use running::RunningOperator;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/runtime.md")]
 struct RuntimeChapter;
+
+/// Compiles the code of the book's chapter on faults.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/faults.md")]
+struct FaultsChapter;
