@@ -33,8 +33,9 @@ use crate::form::{Cached, Form, guarded, without_place};
 use crate::metrics::Metrics;
 use crate::object::collection_path;
 
-/// How long one page of a list may take. A server that is silent for longer is taken for dead.
-const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a list may bring nothing, before its head or between two pieces of its body. A server that is silent for
+/// longer is taken for dead; one that is slow is not, however long a page takes: asked again it would take as long.
+const LIST_SILENCE: Duration = Duration::from_secs(60);
 /// How long the answer to a watch may take to begin; the server sends its head at once.
 const WATCH_OPENING: Duration = Duration::from_secs(30);
 /// The longest watch frame: far above the largest object that etcd can store, and a bound for the memory that a broken
@@ -87,20 +88,16 @@ impl Wire {
         } else {
             requests.list(&params)
         };
-        match tokio::time::timeout(LIST_TIMEOUT, self.page(request)).await {
-            Ok(Ok(page)) => Input::Page(page),
-            Ok(Err(failure)) => Input::Failed(failure),
-            Err(_) => Input::Failed(Failure::new(
-                FailureKind::Connection,
-                format!("the list was not answered within {LIST_TIMEOUT:?}"),
-            )),
+        match self.page(request).await {
+            Ok(page) => Input::Page(page),
+            Err(failure) => Input::Failed(failure),
         }
     }
 
     async fn page(&self, request: Built) -> Result<ListPage<dyn Cached>, Failure> {
-        let mut body = self.send(request).await?;
+        let mut body = unless_silent(self.send(request)).await??;
         let mut page = Page::new(&self.core.form, Some(&self.core));
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) = unless_silent(body.frame()).await? {
             if let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() {
                 page.feed(&data)?;
             }
@@ -182,6 +179,14 @@ impl Wire {
         failure.retry_after = failure.retry_after.or(retry_after.map(Duration::from_secs));
         Err(failure)
     }
+}
+
+/// What a list brings next.
+async fn unless_silent<T>(next: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::time::timeout(LIST_SILENCE, next).await.map_err(|_| {
+        let message = format!("the list brought nothing for {LIST_SILENCE:?}");
+        Failure::new(FailureKind::Connection, message)
+    })
 }
 
 type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
