@@ -50,6 +50,7 @@ mod output;
 mod parent;
 mod program;
 mod project;
+mod questions;
 mod regular;
 mod rest;
 mod rollout;

@@ -1,10 +1,15 @@
 //! The project that a command works on: where it is, and what `dev`, `run` and `doctor` must know about it.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use kubewright_codegen::{Diagnostic, Place, codes};
 
 use crate::files::has_project;
+
+/// The folder for files of this machine, in the project.
+pub(crate) const PRIVATE: &str = ".kubewright";
 
 /// A project on disk.
 #[derive(Clone, Debug)]
@@ -57,22 +62,23 @@ impl Project {
         Project::find(&folder)
     }
 
-    /// Where `dev` keeps its files between two runs: `.kubewright`, which git does not see.
+    /// Where commands keep files of this machine between two runs: `.kubewright`, which git does not see.
     ///
     /// # Errors
     /// When it cannot be made.
     pub(crate) fn private_folder(&self) -> Result<PathBuf, Diagnostic> {
-        let folder = self.root.join(".kubewright");
+        let folder = self.root.join(PRIVATE);
         let ignore = folder.join(".gitignore");
-        let made = std::fs::create_dir_all(&folder).and_then(|()| match ignore.exists() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        let made = made.and_then(|()| match ignore.exists() {
             true => Ok(()),
             false => std::fs::write(
                 &ignore,
-                "# Written by kubewright dev: keys and sockets, of no use to others.\n*\n",
+                "# Written by kubewright: keys and sockets, of no use to others.\n*\n",
             ),
         });
         made.map_err(|why| {
-            Diagnostic::new(codes::files::IO, "cannot make the folder that dev works in")
+            Diagnostic::new(codes::files::IO, "cannot make the folder for files of this machine")
                 .at(Place::file(folder.display().to_string()))
                 .because(why)
         })?;

@@ -1,6 +1,5 @@
 //! The shared parts of the commands that scaffold: flags, questions, and their closing words.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +9,7 @@ use serde_json::json;
 
 use crate::files::Disk;
 use crate::output::{CHANGE, DIM, Failure, Format, STRONG, paint};
+use crate::questions::{Answer, yes_or_no};
 
 /// More changes than this below `config/` are printed as one line.
 const MAX_LISTED: usize = 5;
@@ -187,29 +187,12 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
     if let Some(answer) = given {
         return Ok(answer);
     }
-    let missing = |why: &str| {
-        Diagnostic::new(codes::project::MISSING, attempted)
+    match yes_or_no(&format!("{question}?")) {
+        Answer::Yes => Ok(true),
+        Answer::No => Ok(false),
+        Answer::Unasked(why) => Err(Diagnostic::new(codes::project::MISSING, attempted)
             .because(format!("{question}? {why}"))
-            .fix(format!("say --{flag} or --{flag}=false"))
-    };
-    if !std::io::stdin().is_terminal() {
-        return Err(missing("Standard input is not a terminal, so the command cannot ask."));
-    }
-    let mut out = anstream::stderr().lock();
-    let mut lines = std::io::stdin().lock().lines();
-    loop {
-        // A question that cannot be shown cannot be answered either; the flag helps.
-        write!(out, "{question} [y/n] ")
-            .and_then(|()| out.flush())
-            .map_err(|_| missing("It cannot be shown."))?;
-        match lines.next() {
-            Some(Ok(answer)) => match answer.trim().to_ascii_lowercase().as_str() {
-                "y" | "yes" => return Ok(true),
-                "n" | "no" => return Ok(false),
-                _ => {}
-            },
-            _ => return Err(missing("There was no answer.")),
-        }
+            .fix(format!("say --{flag} or --{flag}=false"))),
     }
 }
 

@@ -1,8 +1,9 @@
 //! The cluster of a kubeconfig, and whether it is a local test cluster or a production one.
 //!
-//! `dev` works against clusters of this machine only, unless a person names the context ([`Target::allow`]): the
-//! commonest accident with such tools is the wrong current context. Invariant: a context that looks local but leads
-//! away (a proxy, a tunnel whose certificate belongs to another name) is not local.
+//! Commands that change a cluster work against clusters of this machine only, unless a person names the context or the
+//! project has used it before ([`Target::allow`]): the commonest accident with such tools is the wrong current context.
+//! Invariant: a context that looks local but leads away (a proxy, a tunnel whose certificate belongs to another name)
+//! is not local.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -14,7 +15,11 @@ use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright_codegen::{Diagnostic, Place, codes};
 
 use crate::errors::chain;
+use crate::project::{PRIVATE, Project};
 use crate::regular;
+
+/// The clusters far away that the project has used, in its private folder: a server and a context a line.
+const USED: &str = "contexts";
 
 /// A context of a kubeconfig.
 #[derive(Clone, Debug)]
@@ -25,6 +30,21 @@ pub(crate) struct Target {
     pub(crate) server: String,
     pub(crate) reach: Reach,
     config: Kubeconfig,
+}
+
+/// What a command asks [`Target::allow`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// The command.
+    pub(crate) command: &'a str,
+    /// The context that a person has confirmed.
+    pub(crate) confirmed: Option<&'a str>,
+    /// What the command would do there, or why it does not go on.
+    pub(crate) harm: &'a str,
+    /// What else to do, up to the `if`; may be empty.
+    pub(crate) alternative: &'a str,
+    /// The flag that confirms.
+    pub(crate) flag: &'a str,
 }
 
 /// How far away a cluster is.
@@ -133,40 +153,64 @@ impl Target {
         format!("context {}, {} ({reach})", self.context, self.server)
     }
 
-    /// Refuses a cluster that is not of this machine unless `allowed` is its context's name. The error says what
-    /// `command` would do there, `harm`, and the `alternative`, which may be empty.
+    /// Refuses a cluster that is not of this machine unless a person has confirmed its context. All commands that change
+    /// a cluster ask here.
     ///
     /// # Errors
     /// KWR0702, with the server that was found and the reason.
-    pub(crate) fn allow(
-        &self,
-        allowed: Option<&str>,
-        command: &str,
-        harm: &str,
-        alternative: &str,
-    ) -> Result<(), Diagnostic> {
+    pub(crate) fn allow(&self, asked: &Request<'_>) -> Result<(), Diagnostic> {
         let Reach::Remote(why) = &self.reach else { return Ok(()) };
-        if allowed == Some(self.context.as_str()) {
+        if asked.confirmed == Some(self.context.as_str()) {
             return Ok(());
         }
         let refused = Diagnostic::new(
             codes::dev::REMOTE,
-            format!("refusing to run {command} against context {}", self.context),
+            format!("refusing to run {} against context {}", asked.command, self.context),
         )
         .at(Place::file(self.source.clone()))
         .because(format!(
             "its server {} is not a cluster of this machine: {why}",
             self.server
         ))
-        .because(harm);
-        let refused = match allowed {
-            Some(other) => refused.because(format!("--allow-context names {other}, which is another context")),
+        .because(asked.harm);
+        let refused = match asked.confirmed {
+            Some(other) => refused.because(format!("{} names {other}, which is another context", asked.flag)),
             None => refused,
         };
         Err(refused.fix(format!(
-            "{alternative}if you mean this one, say --allow-context {}",
-            self.context
+            "{}if you mean this one, say {} {}",
+            asked.alternative, asked.flag, self.context
         )))
+    }
+
+    /// Whether the project has used this context, with this server, before.
+    pub(crate) fn is_known_to(&self, project: &Project) -> bool {
+        let Ok(text) = regular::text(&project.root.join(PRIVATE).join(USED)) else {
+            return false;
+        };
+        text.lines().any(|line| line == self.line())
+    }
+
+    /// Remembers that the project uses this context. Contexts of this machine are not remembered: they need no
+    /// confirmation.
+    ///
+    /// # Errors
+    /// KWR0003 when the file cannot be written.
+    pub(crate) fn remember(&self, project: &Project) -> Result<(), Diagnostic> {
+        if !matches!(self.reach, Reach::Remote(_)) || self.is_known_to(project) {
+            return Ok(());
+        }
+        let file = project.private_folder()?.join(USED);
+        let before = regular::text(&file).unwrap_or_default();
+        std::fs::write(&file, format!("{before}{}\n", self.line())).map_err(|why| {
+            Diagnostic::new(codes::files::IO, "cannot remember that the project uses this context")
+                .at(Place::file(file.display().to_string()))
+                .because(why)
+        })
+    }
+
+    fn line(&self) -> String {
+        format!("{} {}", self.server, self.context)
     }
 
     /// The certificate that its server is trusted by (PEM), when the kubeconfig says one.
@@ -390,12 +434,13 @@ mod tests {
         let target = Target::read(Some(&file), None).unwrap();
         let refused = |allowed: Option<&str>| {
             target
-                .allow(
-                    allowed,
-                    "`dev`",
-                    "it replaces definitions there",
-                    "without --context … ; ",
-                )
+                .allow(&Request {
+                    command: "`dev`",
+                    confirmed: allowed,
+                    harm: "it replaces definitions there",
+                    alternative: "without --context … ; ",
+                    flag: "--allow-context",
+                })
                 .map_err(|why| why.to_string())
         };
         insta::assert_snapshot!(refused(None).unwrap_err().replace(&file.display().to_string(), "FILE"), @"

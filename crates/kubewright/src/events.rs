@@ -1,6 +1,7 @@
 //! Records core/v1 Events in the background (client-go's event broadcaster and recorder).
 //!
-//! Invariants: E1 recording never blocks: the queue is bounded, and an event that does not fit is dropped and counted;
+//! Invariants: E1 recording never blocks: equal events that wait are one, the queue of different ones is bounded, and an
+//! event that does not fit is dropped and counted, with one warning for all of them;
 //! E2 memory is bounded, and one object cannot flood the API (25 events, then one in five minutes); E3 events on
 //! cluster-scoped objects go to `default`; E4 a name that is taken is replaced by another, unless an attempt whose
 //! answer was lost took it: no event is written twice; E5 a namespace that is being deleted takes no events, which is
@@ -8,11 +9,10 @@
 //! component) are one Event whose count grows; E7 events that differ only in their message are one as well from the
 //! tenth message on, which has the latest message and says that it combines several.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -32,7 +32,7 @@ use crate::fault::fault_of;
 use crate::object::{api_resource, collection_path};
 use crate::stop::Stop;
 
-/// How many events may wait to be written.
+/// How many different events may wait to be written.
 const QUEUE: usize = 1000;
 /// How many different events are remembered for counting.
 const MEMORY: usize = 4096;
@@ -77,8 +77,10 @@ impl fmt::Display for EventType {
 /// Takes events and writes them in the background. Cheap to clone. [`crate::Context::event`] is the usual way to one.
 #[derive(Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<Record>,
-    dropped: Arc<AtomicU64>,
+    waiting: Waiting,
+    clock: Arc<dyn Clock>,
+    /// Wakes the writer, which ends with the last of these.
+    wake: mpsc::Sender<()>,
 }
 
 impl fmt::Debug for EventRecorder {
@@ -93,32 +95,105 @@ struct Record {
     event_type: EventType,
     reason: String,
     message: String,
+    /// How many equal events it stands for, and when the first and the last of them happened.
+    times: i32,
+    first: Timestamp,
     at: Timestamp,
+}
+
+impl Record {
+    fn key(&self) -> Key {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        Key {
+            subject: Subject {
+                component: self.component.clone(),
+                kind: text(&self.involved.kind),
+                namespace: text(&self.involved.namespace),
+                name: text(&self.involved.name),
+                uid: text(&self.involved.uid),
+            },
+            event_type: self.event_type,
+            reason: self.reason.clone(),
+            message: Some(self.message.clone()),
+        }
+    }
+}
+
+/// The events that wait to be written.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<Queued>>);
+
+#[derive(Default)]
+struct Queued {
+    /// In the order of their first occurrence; the keys of `records`.
+    order: VecDeque<Key>,
+    records: BTreeMap<Key, Record>,
+    dropped: u64,
+    /// Somebody was told that events are dropped.
+    warned: bool,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Queued> {
+        // No code of a user runs under this lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an event; `false` when there is no room.
+    fn put(&self, record: Record) -> bool {
+        let key = record.key();
+        let mut queued = self.lock();
+        if let Some(known) = queued.records.get_mut(&key) {
+            known.times = known.times.saturating_add(1);
+            (known.at, known.involved) = (record.at, record.involved);
+            return true;
+        }
+        if queued.records.len() >= QUEUE {
+            queued.dropped += 1;
+            return false;
+        }
+        queued.order.push_back(key.clone());
+        queued.records.insert(key, record);
+        debug_assert_eq!(queued.order.len(), queued.records.len());
+        true
+    }
+
+    /// Whether this is the first event of many that is dropped.
+    fn warns(&self) -> bool {
+        !std::mem::replace(&mut self.lock().warned, true)
+    }
+
+    fn take(&self) -> Option<Record> {
+        let mut queued = self.lock();
+        let key = queued.order.pop_front()?;
+        if queued.warned && queued.order.len() < QUEUE / 2 {
+            queued.warned = false;
+            tracing::info!(dropped = queued.dropped, "there is room for events again");
+        }
+        queued.records.remove(&key)
+    }
 }
 
 impl EventRecorder {
     /// Starts the writer; it ends, after writing the queued events, when `stop` is requested.
     pub fn start(client: kube::Client, clock: Arc<dyn Clock>, stop: Stop) -> (EventRecorder, JoinHandle<()>) {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (wake, woken) = mpsc::channel(1);
+        let waiting = Waiting::default();
         let writer = Writer {
             client,
-            clock: clock.clone(),
+            waiting: waiting.clone(),
+            failing: false,
             known: BTreeMap::new(),
             messages: BTreeMap::new(),
             buckets: BTreeMap::new(),
             serial: 0,
         };
-        let task = tokio::spawn(writer.run(receiver, stop));
-        (
-            EventRecorder {
-                queue: sender,
-                dropped: Arc::default(),
-            },
-            task,
-        )
+        let task = tokio::spawn(writer.run(woken, stop));
+        (EventRecorder { waiting, clock, wake }, task)
     }
 
-    /// Records an event on `involved`. Never blocks; when too many wait, this one is dropped and counted.
+    /// Records an event on `involved`. Never blocks. An event that equals a waiting one is counted with it; when too many
+    /// different ones wait, or the writer has stopped, this one is dropped and counted.
     pub fn record(
         &self,
         component: &str,
@@ -127,28 +202,36 @@ impl EventRecorder {
         reason: &str,
         message: impl Into<String>,
     ) {
+        let at = self.clock.now();
         let record = Record {
             component: component.to_owned(),
             involved,
             event_type,
             reason: reason.to_owned(),
             message: message.into(),
-            at: Timestamp::UNIX_EPOCH, // the writer stamps it: it owns the clock
+            times: 1,
+            first: at,
+            at,
         };
-        if self.queue.try_send(record).is_err() {
-            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.wake.is_closed() {
+            self.waiting.lock().dropped += 1;
+            return tracing::debug!(component, reason, "an event was dropped: the writer has stopped");
+        }
+        if !self.waiting.put(record) && self.waiting.warns() {
             tracing::warn!(
                 component,
                 reason,
-                dropped,
-                "an event was dropped: too many wait to be written, or the writer has stopped"
+                waiting = QUEUE,
+                "events are dropped until those that wait are written; the API server takes them too slowly, or not at all"
             );
         }
+        // A writer that was woken already looks at all that wait.
+        let _ = self.wake.try_send(());
     }
 
     /// How many events were dropped because too many waited.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.waiting.lock().dropped
     }
 }
 
@@ -209,7 +292,9 @@ struct Bucket {
 
 struct Writer {
     client: kube::Client,
-    clock: Arc<dyn Clock>,
+    waiting: Waiting,
+    /// The last event could not be written, and somebody was told.
+    failing: bool,
     known: BTreeMap<Key, Known>,
     messages: BTreeMap<Key, Messages>,
     buckets: BTreeMap<Subject, Bucket>,
@@ -217,36 +302,33 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut queue: mpsc::Receiver<Record>, stop: Stop) {
+    async fn run(mut self, mut woken: mpsc::Receiver<()>, stop: Stop) {
         loop {
-            let record = tokio::select! {
+            while let Some(record) = self.waiting.take() {
+                self.write(record, &stop).await;
+            }
+            let more = tokio::select! {
                 biased;
-                record = queue.recv() => record,
+                more = woken.recv() => more,
                 () = stop.requested() => {
-                    queue.close();
-                    queue.recv().await
+                    woken.close();
+                    woken.recv().await
                 }
             };
-            let Some(mut record) = record else { return };
-            record.at = self.clock.now();
+            if more.is_none() {
+                break;
+            }
+        }
+        // What was put between the last look and the end (E6).
+        while let Some(record) = self.waiting.take() {
             self.write(record, &stop).await;
         }
     }
 
     async fn write(&mut self, mut record: Record, stop: &Stop) {
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        let subject = Subject {
-            component: record.component.clone(),
-            kind: text(&record.involved.kind),
-            namespace: text(&record.involved.namespace),
-            name: text(&record.involved.name),
-            uid: text(&record.involved.uid),
-        };
         let mut key = Key {
-            subject,
-            event_type: record.event_type,
-            reason: record.reason.clone(),
             message: None,
+            ..record.key()
         };
         match self.is_similar(&key, &record) {
             true => record.message.insert_str(0, COMBINED),
@@ -266,7 +348,7 @@ impl Writer {
         for attempt in 1..=TRIES {
             let written = tokio::time::timeout(DEADLINE, self.try_write(&key, &record, &event)).await;
             match written.unwrap_or_else(|_| Err(late())) {
-                Ok(()) => return,
+                Ok(()) => return self.failing = false,
                 Err(kube::Error::Api(status)) if status.is_already_exists() && ambiguous => {
                     return self.remember(key, &event);
                 }
@@ -275,7 +357,15 @@ impl Writer {
                     return;
                 }
                 Err(error) if attempt == TRIES || stop.is_requested() => {
-                    tracing::warn!(reason = record.reason, error = %Chain(&error), "an event could not be written");
+                    // Once for all that fail in a row.
+                    match std::mem::replace(&mut self.failing, true) {
+                        false => {
+                            tracing::warn!(reason = record.reason, error = %Chain(&error), "an event could not be written");
+                        }
+                        true => {
+                            tracing::debug!(reason = record.reason, error = %Chain(&error), "an event could not be written");
+                        }
+                    }
                     return;
                 }
                 Err(error) => {
@@ -291,7 +381,7 @@ impl Writer {
 
     async fn try_write(&mut self, key: &Key, record: &Record, event: &Event) -> Result<(), kube::Error> {
         if let Some(known) = self.known.get_mut(key) {
-            let count = known.count.saturating_add(1);
+            let count = known.count.saturating_add(record.times);
             let mut patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
             if key.message.is_none() {
                 patch["message"] = json!(record.message);
@@ -321,7 +411,7 @@ impl Writer {
         let known = Known {
             namespace: event.metadata.namespace.clone().unwrap_or_default(),
             name: event.metadata.name.clone().unwrap_or_default(),
-            count: 1,
+            count: event.count.unwrap_or(1),
         };
         if self.known.len() >= MEMORY {
             self.known.clear();
@@ -356,9 +446,9 @@ impl Writer {
                 ..Default::default()
             }),
             reporting_component: Some(record.component.clone()),
-            first_timestamp: Some(Time(record.at)),
+            first_timestamp: Some(Time(record.first)),
             last_timestamp: Some(Time(record.at)),
-            count: Some(1),
+            count: Some(record.times),
             ..Default::default()
         }
     }

@@ -79,7 +79,7 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
 
     /// Asks for the key to be worked on after `delay`, not earlier. The earliest of several delays counts.
     pub fn add_after(&self, key: T, delay: Duration) {
-        self.0.add_after(key, delay, ());
+        self.0.add_after(key, delay, Priority::Normal, ());
     }
 
     /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it
@@ -195,9 +195,9 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         self.wake(wake);
     }
 
-    pub(crate) fn add_after(&self, item: T, delay: Duration, causes: C) {
+    pub(crate) fn add_after(&self, item: T, delay: Duration, priority: Priority, causes: C) {
         let now = self.now();
-        let wake = self.lock().add_after(item, now + delay, Priority::Normal, causes, now);
+        let wake = self.lock().add_after(item, now + delay, priority, causes, now);
         self.wake(wake);
     }
 

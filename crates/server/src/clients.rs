@@ -38,16 +38,16 @@ pub(crate) fn check_authority(authority: &CertificateDer<'_>) -> Result<(), Stri
     Ok(())
 }
 
-/// That a certificate leads to one of the authorities, over the intermediate ones that its client sent.
+/// A certificate that leads to one of the authorities, over the intermediate ones that its client sent.
 ///
 /// `confined` is asked when an authority of the chain is confined to names.
-pub(crate) fn verify(
-    own: &CertificateDer<'_>,
+pub(crate) fn verify<'a>(
+    own: &'a CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],
     authorities: &[CertificateDer<'_>],
     now: i64,
     confined: impl FnOnce() -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<X509Certificate<'a>, String> {
     let leaf = Certificate::read(own)?;
     leaf.may_be_used(now).map_err(|why| format!("x509: {why}"))?;
     let mut search = Search {
@@ -62,10 +62,10 @@ pub(crate) fn verify(
         return Err(format!("x509: {}", search.why));
     }
     debug_assert!(chain.last().is_some_and(|last| search.is_authority(last)));
-    match chain.iter().skip(1).any(|certificate| certificate.confines) {
-        true => confined(),
-        false => Ok(()),
+    if chain.iter().skip(1).any(|certificate| certificate.confines) {
+        confined()?;
     }
+    Ok(leaf.parsed)
 }
 
 /// The certificates that can be read; what cannot signs nothing.

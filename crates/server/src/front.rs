@@ -22,7 +22,7 @@ mod serving;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pieces::too_fine;
 use crate::places::Place;
-use crate::response::unsent::{Sending, UnsentBuffer, UnsentPermit};
+use crate::response::unsent::{self, Sending, UnsentBuffer, UnsentPermit};
 use crate::response::{Offload, ResponseBody};
 use crate::shares::{Held, Room};
 use crate::work::{Client, Workers};
@@ -207,7 +207,8 @@ impl Front {
         let weight = self.api.weight(&admitted, body.bytes.len());
         let asked = Arc::new(Asked {
             client: client(),
-            permit: self.memory.open(&found.user.name),
+            memory: self.memory.clone(),
+            held: OnceLock::new(),
             unsent: peer.unsent.clone(),
             trial: ApiServer::trial(),
             admitted,
@@ -341,10 +342,10 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::fmt::Display + Send,
     {
-        let mut held = RequestBody::nothing(&self.bodies, user);
         if body.is_end_stream() {
-            return Ok(held);
+            return Ok(RequestBody::default());
         }
+        let mut held = RequestBody::nothing(&self.bodies, user);
         let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
         let announced_too_large = body.size_hint().lower() > limit;
         let refusal = if announced_too_large {
@@ -379,7 +380,9 @@ type Answer = (Response<Body>, Option<UnsentPermit>);
 /// A request with all that its answer takes.
 struct Asked {
     client: Client,
-    permit: Held,
+    memory: Arc<Room>,
+    /// What it holds, once it has waited for something.
+    held: OnceLock<Held>,
     unsent: Option<Arc<UnsentBuffer>>,
     trial: Trial,
     admitted: Admitted,
@@ -408,7 +411,8 @@ impl Asked {
 
     /// The answer, which takes room.
     fn counted(&self, response: Response<Body>) -> Answer {
-        let counted = (self.unsent.as_ref()).map(|unsent| unsent.count(&self.client.user, response.body()));
+        let unsent = self.unsent.as_ref().filter(|_| unsent::counts(response.body()));
+        let counted = unsent.map(|unsent| unsent.count(&self.client.user, response.body()));
         (response, counted)
     }
 
@@ -429,7 +433,8 @@ impl Asked {
         poll_fn(|cx| {
             let polled = answering.as_mut().poll(cx);
             if polled.is_pending() {
-                self.permit.set(self.body.bytes.len() + self.admitted.made());
+                let held = self.held.get_or_init(|| self.memory.open(&self.client.user));
+                held.set(self.body.bytes.len() + self.admitted.made());
             }
             polled
         })

@@ -76,11 +76,11 @@ impl Clients {
     fn user(&self, own: &CertificateDer<'_>, intermediates: &[CertificateDer<'_>]) -> Result<Option<UserInfo>, String> {
         let now = UnixTime::now();
         let seconds = i64::try_from(now.as_secs()).map_err(|why| why.to_string())?;
-        clients::verify(own, intermediates, &self.authorities, seconds, || {
+        let certificate = clients::verify(own, intermediates, &self.authorities, seconds, || {
             let verified = self.verifier.verify_client_cert(own, intermediates, now);
             verified.map(drop).map_err(|why| why.to_string())
         })?;
-        user(own)
+        user(own, &certificate)
     }
 }
 
@@ -145,8 +145,7 @@ impl Tls {
 /// (`CommonNameUserConversion` and `parseUIDFromCert` of apiserver). None when it has no common name.
 ///
 /// Which certificate it was stands in the user's extra fields.
-fn user(der: &CertificateDer<'_>) -> Result<Option<UserInfo>, String> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|why| why.to_string())?;
+fn user(der: &CertificateDer<'_>, certificate: &X509Certificate<'_>) -> Result<Option<UserInfo>, String> {
     let subject = Subject::read(certificate.subject().as_raw())
         .map_err(|why| format!("x509: invalid RDNSequence: invalid attribute value: {why}"))?;
     if subject.common_name.is_empty() {

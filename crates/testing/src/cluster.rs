@@ -41,8 +41,8 @@ pub struct TestCluster {
     operators: Arc<Operators>,
     deadline: Duration,
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
-    ended: watch::Sender<Option<(String, String)>>,
-    failures: Failures,
+    pub(crate) ended: watch::Sender<Option<(String, String)>>,
+    pub(crate) failures: Failures,
     usage: Usage,
     intercepts: Interceptors,
     /// The time of a cluster whose time is the test's.

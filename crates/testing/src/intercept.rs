@@ -20,7 +20,7 @@ use kubewright::kube::{self, client::Body};
 use crate::request_info::RequestInfo;
 
 /// A request of an operator, as kube-apiserver's `RequestInfo` has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
@@ -164,7 +164,7 @@ impl Interceptors {
     }
 }
 
-fn refused(status: &Status) -> Result<Response<Body>, kube::Error> {
+pub(crate) fn refused(status: &Status) -> Result<Response<Body>, kube::Error> {
     let body = serde_json::to_vec(status).map_err(kube::Error::SerdeError)?;
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let answer = Response::builder()
@@ -173,11 +173,11 @@ fn refused(status: &Status) -> Result<Response<Body>, kube::Error> {
     answer.body(Body::from(body)).map_err(kube::Error::HttpError)
 }
 
-fn broken(kind: ErrorKind) -> kube::Error {
+pub(crate) fn broken(kind: ErrorKind) -> kube::Error {
     kube::Error::Service(std::io::Error::from(kind).into())
 }
 
-fn call_of(request: &Request<Body>) -> Call {
+pub(crate) fn call_of(request: &Request<Body>) -> Call {
     let requested = RequestInfo::of(request.method(), request.uri());
     let (resource, subresource) = requested.resource.split_once('/').unwrap_or((&requested.resource, ""));
     Call {

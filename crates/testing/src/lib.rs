@@ -26,6 +26,7 @@
 //! | faults of the API server | `intercept.rs`; the description of a request: `request_info.rs` |
 //! | an operator that dies after one of its writes | `dying.rs`, `connection.rs` |
 //! | which rules of a role the tests used | `usage.rs` |
+//! | playing an operator through faults | `explore/` |
 //! | conversions of random objects | `conversion/` |
 //! | time that a test controls | `time.rs` |
 //! | pods that misbehave; pods that run as processes | `pods.rs`; `processes.rs` |
@@ -36,6 +37,7 @@ mod connection;
 pub mod conversion;
 mod dying;
 mod error;
+pub mod explore;
 mod failures;
 mod intercept;
 mod metrics;
@@ -52,6 +54,7 @@ mod wait;
 pub use cluster::TestCluster;
 pub use dying::{DyingOperator, dies_after};
 pub use error::{Error, Result};
+pub use explore::Explore;
 pub use intercept::{Answer, Call, Interceptor, refusal};
 pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;

@@ -16,7 +16,7 @@ use super::cluster::Simulation;
 use crate::errors::chain;
 use crate::output::{DIM, Failure, Format, STRONG, paint};
 use crate::signals::stop_signal;
-use crate::target::Target;
+use crate::target::{Request, Target};
 
 /// Run the built-in controllers, scheduler and simulated nodes against another API server, until Ctrl-C
 #[derive(Debug, Args)]
@@ -66,12 +66,13 @@ impl Arguments {
             return Ok(());
         }
         let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
-        target.allow(
-            self.allow_context.as_deref(),
-            "controllers",
-            "simulated nodes and a second set of controllers harm a cluster that has its own",
-            "",
-        )?;
+        target.allow(&Request {
+            command: "controllers",
+            confirmed: self.allow_context.as_deref(),
+            harm: "simulated nodes and a second set of controllers harm a cluster that has its own",
+            alternative: "",
+            flag: "--allow-context",
+        })?;
         let trusted = match &self.root_ca_file {
             Some(path) => Some(read(path, "the root certificate")?),
             None => target.authority(),

@@ -34,7 +34,7 @@ impl Arguments {
         let project = Project::here()?;
         let image = image_or_variable(self.image);
         let rendered = render(&project.root, FOLDER, image.as_deref())?.with_operator(FOLDER)?;
-        let cluster = self.cluster.connect(output).await?;
+        let cluster = self.cluster.connect(&project, "deploy", output).await?;
         for image in images(&rendered.objects) {
             output.say(
                 &paint(DIM, format!("image {image}")),

@@ -32,7 +32,7 @@ impl Arguments {
             return Ok(());
         }
         let rendered = render(&project.root, FOLDER, None)?;
-        let cluster = self.cluster.connect(output).await?;
+        let cluster = self.cluster.connect(&project, "install", output).await?;
         let how = Applying {
             force: self.force_conflicts,
             wait: true,

@@ -1,7 +1,8 @@
 //! `kubewright run`: builds the operator and runs it on this machine, against the cluster of the kubeconfig
 //! (kubebuilder's `make run`).
 //!
-//! Any cluster is legitimate here, also one far away; which one it is stands there before anything happens. Webhooks
+//! Any cluster is legitimate here, also one far away that a person names; which one it is stands there before anything
+//! happens. Webhooks
 //! need certificates and a way for the API server to reach this machine, so they are off unless certificates are named.
 //! `dev` does without both.
 //!
@@ -25,6 +26,7 @@ use crate::errors::chain;
 use crate::output::{DIM, Failure, Format, STRONG, paint};
 use crate::program::{self, BuildOptions, Verbosity, declaration};
 use crate::project::Project;
+use crate::rollout::{chosen, remember};
 use crate::signals::stop_signal;
 use crate::target::{Reach, Target};
 
@@ -67,7 +69,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
         let project = Project::here()?;
-        let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
+        let target = chosen(&project, self.kubeconfig.as_deref(), self.context.as_deref(), "run")?;
         output.say(
             &format!("runs against {}", paint(STRONG, target.describe())),
             &json!({"event": "target", "context": target.context, "server": target.server, "kubeconfig": target.source}),
@@ -84,6 +86,7 @@ impl Arguments {
         if let Ok(declaration) = declaration::ask(&program, &project.root).await {
             let client = target.client().await?;
             reachable(&client, &target).await?;
+            remember(&project, &target, output);
             installed(&client, &declaration, &target).await?;
             if target.reach == Reach::Embedded && !self.as_admin {
                 let account = Account::of(&project.root);

@@ -17,7 +17,11 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
-        let Some(number) = self.removal.remove(&Project::here()?, FOLDER, output).await? else {
+        let Some(number) = self
+            .removal
+            .remove(&Project::here()?, FOLDER, "undeploy", output)
+            .await?
+        else {
             return Ok(());
         };
         output.say(

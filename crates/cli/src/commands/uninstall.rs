@@ -25,7 +25,7 @@ impl Arguments {
             );
             return Ok(());
         }
-        let Some(number) = self.removal.remove(&project, FOLDER, output).await? else {
+        let Some(number) = self.removal.remove(&project, FOLDER, "uninstall", output).await? else {
             return Ok(());
         };
         let are = if number == 1 { "is" } else { "are" };

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::cluster::{Cluster, Kinds};
 use super::ready::{self, wait_ready};
 use super::trial::{self, Tally};
-use super::{Mode, is_definition, is_webhook_configuration, text, title};
+use super::{Mode, is_definition, is_webhook_configuration, namespaces, text, title};
 use crate::output::{DIM, Format, paint};
 
 /// Who owns the fields that are applied.
@@ -39,7 +39,7 @@ pub(crate) struct Applying {
 /// outcomes.
 ///
 /// # Errors
-/// When a kind is not served, an object is refused, or something is not ready in time.
+/// When a kind is not served, a namespace belongs to others, an object is refused, or something is not ready in time.
 pub(crate) async fn apply_all(
     cluster: &Cluster,
     objects: &[Value],
@@ -48,6 +48,7 @@ pub(crate) async fn apply_all(
 ) -> Result<Tally, Diagnostic> {
     let kinds = cluster.kinds(objects).await?;
     kinds.check(objects)?;
+    namespaces::check(cluster, &kinds, objects).await?;
     let mut tally = Tally::default();
     if how.mode != Mode::Real {
         for object in objects {

@@ -1,7 +1,6 @@
 //! The cluster of a kubeconfig: requests for objects of any kind, and which kinds it serves.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kubewright::kube::{self, Client};
@@ -27,8 +26,7 @@ pub(super) struct Kinds {
 }
 
 impl Cluster {
-    pub(super) async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Cluster, Diagnostic> {
-        let target = Target::read(kubeconfig, context)?;
+    pub(super) async fn connect(target: &Target) -> Result<Cluster, Diagnostic> {
         let client = target.client().await?;
         let cluster = Cluster {
             client,

@@ -5,21 +5,26 @@
 //! - `cluster`: the cluster of a kubeconfig and the kinds that it serves;
 //! - `apply`: server-side apply, in an order that does not get in its own way;
 //! - `ready`: the missing conditions, and the reasons;
+//! - `namespaces`: which namespaces are the project's, and which are left alone;
 //! - `remove`: the opposite, custom resources first, while the operator can still clean up behind them;
+//! - `found`: what is there to be removed, and the question whether it may go;
 //! - `trial`: all of it without doing it (`--dry-run`, `--diff`).
 //!
 //! Invariants: nothing is applied before all kinds are known to be served; every promised state is waited for, or the
-//! message says what is missing; no file of the project is changed. Not here: the contents of `config/` (the crate
+//! message says what is missing; namespaces of others are not touched; nothing is deleted that nobody agreed to; no file of the
+//! project is changed. Not here: the contents of `config/` (the crate
 //! codegen).
 
 mod apply;
 mod cluster;
+mod found;
+mod namespaces;
 mod ready;
 mod remove;
 mod render;
 mod trial;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -29,9 +34,11 @@ use serde_json::{Value, json};
 
 use crate::output::{Failure, Format};
 use crate::project::Project;
+use crate::target::{Request, Target};
 
 pub(crate) use apply::{Applying, apply_all};
 use cluster::Cluster;
+use found::Found;
 use remove::{Removing, remove_all};
 pub(crate) use render::render;
 use trial::would_remove;
@@ -84,11 +91,51 @@ impl ClusterArguments {
     /// Reaches the cluster, and says which one it is.
     ///
     /// # Errors
-    /// When there is none, or it does not answer.
-    pub(crate) async fn connect(&self, output: Format) -> Result<Cluster, Diagnostic> {
-        let cluster = Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+    /// When there is none, it is far away and nobody named it, or it does not answer.
+    pub(crate) async fn connect(
+        &self,
+        project: &Project,
+        command: &str,
+        output: Format,
+    ) -> Result<Cluster, Diagnostic> {
+        let (file, context) = (self.kubeconfig.as_deref(), self.context.as_deref());
+        let target = chosen(project, file, context, command)?;
+        let cluster = Cluster::connect(&target).await?;
+        if self.mode() == Mode::Real {
+            remember(project, &target, output);
+        }
         output.say(&cluster.title, &json!({"event": "cluster", "cluster": cluster.title}));
         Ok(cluster)
+    }
+}
+
+/// The context that was named, or the current one if it is of this machine or the project has used it before.
+///
+/// # Errors
+/// KWR0702 when a cluster far away would be guessed, KWR0801 when there is none.
+pub(crate) fn chosen(
+    project: &Project,
+    file: Option<&Path>,
+    context: Option<&str>,
+    command: &str,
+) -> Result<Target, Diagnostic> {
+    let target = Target::read(file, context)?;
+    let named = file.is_some() || context.is_some() || target.is_known_to(project);
+    target.allow(&Request {
+        command,
+        confirmed: named.then_some(target.context.as_str()),
+        harm: "it is merely the current context: nobody named it, and this project has not used it before",
+        alternative: "",
+        flag: "--context",
+    })?;
+    Ok(target)
+}
+
+/// Remembers that the project has used a context, so that it need not be named again.
+pub(crate) fn remember(project: &Project, target: &Target, output: Format) {
+    if let Err(why) = target.remember(project) {
+        // The next call asks for the name again.
+        output.warning(&why.to_string(), &json!({"event": "warning", "warning": why}));
     }
 }
 
@@ -101,6 +148,10 @@ pub(crate) struct RemovalArguments {
     /// Succeed if an object does not exist
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     ignore_not_found: bool,
+
+    /// Delete without asking
+    #[arg(short, long)]
+    yes: bool,
 }
 
 impl RemovalArguments {
@@ -113,14 +164,19 @@ impl RemovalArguments {
         &self,
         project: &Project,
         folder: &str,
+        command: &str,
         output: Format,
     ) -> Result<Option<usize>, Failure> {
-        let rendered = render(&project.root, folder, None)?;
-        let cluster = self.cluster.connect(output).await?;
+        let mut rendered = render(&project.root, folder, None)?;
+        let cluster = self.cluster.connect(project, command, output).await?;
+        let kinds = cluster.kinds(&rendered.objects).await?;
+        namespaces::keep_those_of_others(&cluster, &kinds, &mut rendered.objects, output).await?;
+        let found = Found::look(&cluster, &kinds, &rendered.objects).await?;
         if self.cluster.mode() != Mode::Real {
-            would_remove(&cluster, &rendered.objects, self.cluster.mode(), output).await?;
+            would_remove(&found, self.cluster.mode(), output)?;
             return Ok(None);
         }
+        found.confirm(&cluster, command, self.yes, output)?;
         let how = Removing {
             ignore_not_found: self.ignore_not_found,
             timeout: self.cluster.timeout,

@@ -6,14 +6,15 @@
 //! as it is written. Not here: the order, and waiting, which a trial has not.
 
 use kubewright::kube;
-use kubewright::kube::api::{ListParams, Patch};
+use kubewright::kube::api::Patch;
 use kubewright_codegen::{Diagnostic, MemoryFiles, Plan, codes, yaml};
 use serde_json::{Value, json};
 
 use super::apply::{Applying, advised, parameters};
 use super::cluster::{Cluster, Kinds, defined};
+use super::found::Found;
 use super::ready::as_value;
-use super::{Mode, is_definition, text, title};
+use super::{Mode, text, title};
 use crate::output::{CHANGE, DIM, Format, count, paint};
 
 /// How many objects came out how.
@@ -154,47 +155,12 @@ fn tell_diff(title: &str, before: Option<&Value>, after: Option<&Value>, output:
     Ok(())
 }
 
-/// Lists the objects that would be removed: the custom resources of the definitions first, then the objects that are
-/// there.
+/// Lists the objects that would be removed.
 ///
 /// # Errors
-/// When the cluster does not answer.
-pub(super) async fn would_remove(
-    cluster: &Cluster,
-    objects: &[Value],
-    mode: Mode,
-    output: Format,
-) -> Result<(), Diagnostic> {
-    let kinds = cluster.kinds(objects).await?;
-    let mut found = Vec::new();
-    for definition in objects.iter().filter(|object| is_definition(object)) {
-        let Some(resource) = defined(definition).into_iter().next() else {
-            continue;
-        };
-        match cluster.all(&resource).list(&ListParams::default()).await {
-            Ok(list) => found.extend(list.items.into_iter().map(|item| {
-                let mut object = as_value(item);
-                object["apiVersion"] = resource.api_version.clone().into();
-                object["kind"] = resource.kind.clone().into();
-                object
-            })),
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(why) => return Err(cluster.failed(format!("cannot list the {}", resource.plural), &why)),
-        }
-    }
-    let mut absent = 0;
-    for object in objects.iter().rev() {
-        let there = match cluster.api(&kinds, object) {
-            Some(api) => api.get_opt(text(object, "/metadata/name")).await,
-            None => Ok(None),
-        };
-        let there = there.map_err(|why| cluster.failed(format!("cannot look for {}", title(object)), &why))?;
-        match there {
-            Some(there) => found.push(as_value(there)),
-            None => absent += 1,
-        }
-    }
-    for object in &found {
+/// When a diff cannot be made.
+pub(super) fn would_remove(found: &Found, mode: Mode, output: Format) -> Result<(), Diagnostic> {
+    for object in &found.objects {
         let title = title(object);
         if mode == Mode::Diff {
             tell_diff(&title, Some(&plain(object)), None, output)?;
@@ -209,11 +175,12 @@ pub(super) async fn would_remove(
         &paint(
             DIM,
             format!(
-                "nothing was changed: {} to delete, {absent} not there",
-                count(found.len(), "object")
+                "nothing was changed: {} to delete, {} not there",
+                count(found.objects.len(), "object"),
+                found.absent
             ),
         ),
-        &json!({"event": "tried", "deleted": found.len(), "absent": absent}),
+        &json!({"event": "tried", "deleted": found.objects.len(), "absent": found.absent}),
     );
     Ok(())
 }

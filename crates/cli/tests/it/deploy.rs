@@ -1,10 +1,12 @@
 //! `install`, `deploy`, `build-installer` and back, against the embedded cluster.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::project::deployable as project;
 use crate::support::{KUBEWRIGHT, RunningCluster};
+use k8s_openapi::api::core::v1::Namespace;
 use kubewright::kube::Client;
 use kubewright::kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -145,7 +147,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
     }))
     .unwrap();
     guestbooks.create(&PostParams::default(), &guestbook).await.unwrap();
-    let undeploy = ["undeploy", "--timeout", "1s"];
+    let undeploy = ["undeploy", "--yes", "--timeout", "1s"];
     check(
         project,
         cluster,
@@ -166,7 +168,7 @@ async fn a_project_comes_and_goes_and_finalizers_are_kept() {
     check(
         project,
         cluster,
-        &["undeploy"],
+        &["undeploy", "--yes"],
         true,
         &["undeployed: 15 objects are gone"],
     );
@@ -289,4 +291,216 @@ fn what_is_missing_is_said_before_or_after() {
         &["nothing was waited for"],
     );
     check(plain.path(), None, &["deploy"], false, &["KWR0801", "/nonexistent"]);
+}
+
+/// The namespace of the operator, with these labels.
+async fn namespace(client: &Client, name: &str, labels: Value) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = json!({"metadata": {"name": name, "labels": labels}});
+    let namespace = serde_json::from_value(namespace).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+}
+
+async fn labels(client: &Client, name: &str) -> Option<BTreeMap<String, String>> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_opt(name).await.unwrap()?;
+    Some(found.metadata.labels.unwrap_or_default())
+}
+
+/// The project with its operator in another namespace.
+fn project_in(namespace: &str) -> tempfile::TempDir {
+    let project = project(false);
+    let path = project.path().join("config/default/kustomization.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let ours = "namespace: guestbook-system\n";
+    assert!(text.contains(ours), "{text}");
+    std::fs::write(&path, text.replace(ours, &format!("namespace: {namespace}\n"))).unwrap();
+    project
+}
+
+#[tokio::test]
+async fn namespaces_of_others_are_left_alone() {
+    let running = RunningCluster::start(&[]);
+    let cluster = Some(&running);
+    let client = running.client().await;
+    // Of Kubernetes, or everybody's: never, whatever labels they have.
+    for system in ["kube-system", "kube-public", "kube-mine", "default"] {
+        let before = labels(&client, system).await;
+        let project = project_in(system);
+        for arguments in [&["deploy"][..], &["deploy", "--dry-run"], &["deploy", "--diff"]] {
+            let says = ["KWR0617", &format!("Namespace {system}"), "nothing was changed"];
+            check(project.path(), cluster, arguments, false, &says);
+        }
+        let (_, said) = run(project.path(), cluster, &["undeploy", "--yes", "--ignore-not-found"]);
+        assert!(!said.contains(&format!("Namespace {system} deleted")), "{said}");
+        assert_eq!(labels(&client, system).await, before);
+    }
+    // Of somebody else, who was there first.
+    namespace(
+        &client,
+        "guestbook-system",
+        json!({"team": "others", "app.kubernetes.io/name": "ledger"}),
+    )
+    .await;
+    let before = labels(&client, "guestbook-system").await;
+    let project = project(false);
+    let project = project.path();
+    for arguments in [
+        &["deploy"][..],
+        &["deploy", "--dry-run"],
+        &["deploy", "--force-conflicts"],
+    ] {
+        check(
+            project,
+            cluster,
+            arguments,
+            false,
+            &[
+                "KWR0617",
+                "Namespace guestbook-system",
+                "app.kubernetes.io/name is ledger",
+                "kubectl label namespace guestbook-system app.kubernetes.io/name=guestbook",
+            ],
+        );
+    }
+    assert_eq!(labels(&client, "guestbook-system").await, before);
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_taken_over_stays_when_the_operator_goes() {
+    let running = RunningCluster::start(&[]);
+    let cluster = Some(&running);
+    let client = running.client().await;
+    let project = project(false);
+    check(
+        project.path(),
+        cluster,
+        &["deploy"],
+        true,
+        &["Namespace guestbook-system created"],
+    );
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let taken = json!({"metadata": {"labels": {"app.kubernetes.io/name": "ledger"}}});
+    namespaces
+        .patch("guestbook-system", &PatchParams::default(), &Patch::Merge(&taken))
+        .await
+        .unwrap();
+    for arguments in [&["undeploy", "--dry-run"][..], &["undeploy", "--yes"]] {
+        check(
+            project.path(),
+            cluster,
+            arguments,
+            true,
+            &["Namespace guestbook-system stays", "ledger"],
+        );
+    }
+    let left = namespaces.get("guestbook-system").await.unwrap();
+    assert_eq!(left.metadata.deletion_timestamp, None);
+    let (_, said) = run(project.path(), cluster, &["undeploy", "--dry-run"]);
+    assert!(said.contains("0 objects to delete"), "everything else is gone:\n{said}");
+}
+
+#[tokio::test]
+async fn what_deletes_shows_what_goes_and_wants_a_word() {
+    let project = project(false);
+    let project = project.path();
+    let running = RunningCluster::start(&[]);
+    let cluster = Some(&running);
+    check(project, cluster, &["deploy"], true, &[]);
+    let guestbooks = guestbooks(&running.client().await);
+    for name in ["one", "two"] {
+        let guestbook = json!({"apiVersion": "webapp.my.domain/v1", "kind": "Guestbook", "metadata": {"name": name}});
+        let guestbook = serde_json::from_value(guestbook).unwrap();
+        guestbooks.create(&PostParams::default(), &guestbook).await.unwrap();
+    }
+    for command in ["uninstall", "undeploy"] {
+        let says = [
+            "KWR0618",
+            "      2 Guestbook",
+            "      1 CustomResourceDefinition",
+            "--yes",
+        ];
+        check(project, cluster, &[command], false, &says);
+        check(
+            project,
+            cluster,
+            &[command, "--output", "json"],
+            false,
+            &[r#""event":"goes""#, r#""count":2"#],
+        );
+    }
+    // Nothing went, and no file of the project was asked to.
+    assert_eq!(guestbooks.list(&Default::default()).await.unwrap().items.len(), 2);
+    check(
+        project,
+        cluster,
+        &["uninstall", "--yes"],
+        true,
+        &["uninstalled: 1 CRD is gone"],
+    );
+    check(
+        project,
+        cluster,
+        &["undeploy", "--yes", "--ignore-not-found"],
+        true,
+        &["undeployed"],
+    );
+    // What is not there needs no word.
+    check(project, cluster, &["undeploy"], false, &["KWR0615"]);
+}
+
+/// The kubeconfig of the cluster as that of one that is not of this machine: its server is reached through a tunnel.
+fn tunnel(running: &RunningCluster) -> std::path::PathBuf {
+    let text = std::fs::read_to_string(running.kubeconfig()).unwrap();
+    let path = running.folder.path().join("tunnel");
+    let mut config: Value = kubewright_codegen::yaml::parse(&text).unwrap();
+    config["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes.default.svc".into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn no_context_is_guessed_that_the_project_has_not_used() {
+    let project = project(false);
+    let running = RunningCluster::start(&[]);
+    let kubeconfig = tunnel(&running);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(KUBEWRIGHT);
+        let output = command
+            .args(arguments)
+            .current_dir(project.path())
+            .env("KUBECONFIG", &kubeconfig)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
+    };
+    let guessed = |arguments: &[&str]| {
+        let (succeeded, said) = run(arguments);
+        assert!(!succeeded && said.contains("KWR0702"), "{arguments:?} said:\n{said}");
+        assert!(said.contains("--context kubernetes-admin@kubewright"), "{said}");
+    };
+    let all = [
+        &["install"][..],
+        &["deploy", "--no-wait"],
+        &["deploy", "--dry-run"],
+        &["uninstall", "--yes"],
+        &["undeploy", "--yes"],
+        &["run"],
+    ];
+    for arguments in all {
+        guessed(arguments);
+    }
+    let named = ["install", "--context", "kubernetes-admin@kubewright"];
+    let (succeeded, said) = run(&named);
+    assert!(succeeded, "{said}");
+    // From now on the project has used it.
+    let (succeeded, said) = run(&["deploy", "--no-wait"]);
+    assert!(succeeded, "{said}");
+    // The same name for another server is another cluster.
+    let text = std::fs::read_to_string(&kubeconfig).unwrap();
+    std::fs::write(&kubeconfig, text.replace("https://127.0.0.1:", "https://192.0.2.7:")).unwrap();
+    for arguments in all {
+        guessed(arguments);
+    }
 }

@@ -26,6 +26,9 @@ const GENERATED: &[&str] = &[
     "config/webhook/manifests.yaml",
 ];
 
+/// Asks for the command's files to be written anew, as those of the golden projects are.
+const UPDATE: &str = "KUBEWRIGHT_UPDATE_GOLDEN";
+
 fn folder(example: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../examples")
@@ -123,6 +126,9 @@ fn each_example_is_what_the_command_writes_and_its_own_code() {
                 Some(text) if *text == wanted && is_own && path.ends_with("_controller.rs") => {
                     wrong.push(format!("{path}: nothing of its own in it"));
                 }
+                Some(text) if *text != wanted && !is_own && std::env::var_os(UPDATE).is_some() => {
+                    std::fs::write(folder(example).join(path), wanted).unwrap();
+                }
                 Some(text) if *text != wanted && !is_own => {
                     wrong.push(format!("{path}: not what the command writes"));
                 }
@@ -133,7 +139,11 @@ fn each_example_is_what_the_command_writes_and_its_own_code() {
         for path in of_config.filter(|path| !made.contains_key(*path) && !is_of(path, GENERATED)) {
             wrong.push(format!("{path}: the command does not write it"));
         }
-        assert!(wrong.is_empty(), "examples/{example}:\n{}", wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "examples/{example}:\n{}\n{UPDATE}=1 writes the command's files anew",
+            wrong.join("\n")
+        );
     }
 }
 

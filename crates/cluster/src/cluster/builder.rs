@@ -132,7 +132,7 @@ impl ClusterBuilder {
     /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused,
     /// all delays. The time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of
     /// its own; nodes that are well say so without a Lease that is renewed all the time; watches are told nothing for
-    /// hours when there is nothing to tell.
+    /// hours when there is nothing to tell; changes are kept however old they are, since hours pass in milliseconds.
     ///
     /// `TestCluster::in_virtual_time` of `kubewright-testing` sets the other things that this needs.
     #[must_use]
@@ -140,6 +140,7 @@ impl ClusterBuilder {
         self.settings.clock = clock;
         self.settings.heartbeats = false;
         self.config.bookmark_interval = Duration::from_secs(24 * 3600);
+        self.config.compaction_interval = Duration::ZERO;
         self.still = true;
         self
     }

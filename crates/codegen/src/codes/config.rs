@@ -28,6 +28,10 @@ pub const NOT_READY: Code = Code(613);
 pub const FINALIZERS: Code = Code(614);
 /// An object to delete does not exist.
 pub const ABSENT: Code = Code(615);
+/// A namespace that is not the project's.
+pub const NAMESPACE: Code = Code(617);
+/// Nobody agreed to a deletion.
+pub const UNCONFIRMED: Code = Code(618);
 /// A bundle that OLM would not take.
 pub const BUNDLE: Code = Code(620);
 
@@ -137,6 +141,24 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "`uninstall` and `undeploy` expect everything that they delete to be there, so that a mistaken context \
                 or namespace shows. An object was missing; all others have been deleted.\n\n`--ignore-not-found` \
                 (`make undeploy ignore-not-found=true`) accepts missing objects.",
+    },
+    Explanation {
+        code: NAMESPACE,
+        title: "a namespace is not the project's",
+        story: "`deploy` labels its namespace (the Pod Security Standard `restricted` holds for every pod in it), and \
+                `undeploy` deletes it with everything in it. So both touch a namespace only if it is new, or carries \
+                the project's label `app.kubernetes.io/name`. `default` and the namespaces whose names begin with \
+                `kube-` are never used. Nothing was changed.\n\nChoose another name in \
+                `config/default/kustomization.yaml` (`namespace:`). If the namespace is this project's, made by \
+                somebody else beforehand, label it with the command in the message.",
+    },
+    Explanation {
+        code: UNCONFIRMED,
+        title: "nobody agreed to a deletion",
+        story: "`uninstall` and `undeploy` delete custom resources, and with them what the operator made for them; \
+                nothing brings these back. The command shows kinds and counts, and asks. Without a terminal to ask at \
+                it wants `--yes`. Nothing was deleted.\n\nRead the list and the name of the cluster above it. \
+                `--dry-run` names each object. Then add `--yes` (`make undeploy yes=true`).",
     },
     Explanation {
         code: BUNDLE,

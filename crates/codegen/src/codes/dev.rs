@@ -2,7 +2,7 @@
 
 use super::{Code, Explanation};
 
-/// `dev` was pointed at a cluster that is not of this machine.
+/// A command was pointed at a cluster that is not of this machine, and nobody confirmed it.
 pub const REMOTE: Code = Code(702);
 /// The API server refused a definition.
 pub const REFUSED: Code = Code(703);
@@ -40,13 +40,17 @@ pub const INVALID: Code = Code(731);
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: REMOTE,
-        title: "dev was pointed at a cluster that is not of this machine",
-        story: "`kubewright dev` replaces definitions, applies samples and runs code that was saved a second ago. That \
-                needs a cluster that may be lost, so without `--context` `dev` starts an embedded cluster and does not \
-                read your kubeconfig.\n\nA context counts as local when its server is a loopback address, or when it \
-                is minikube's, kind's, k3d's, Docker's or Rancher's on a private one. A context with a proxy, or with \
-                a certificate for another name, does not count as local, since its server may be another \
-                machine.\n\nTo use the cluster all the same, name it twice: `--context NAME --allow-context NAME`.",
+        title: "a cluster is not of this machine, and nobody named it",
+        story: "The commonest accident with such tools is the wrong current context. `install`, `deploy`, `uninstall`, \
+                `undeploy` and `run` use the current context if it is of this machine, or if the project has used it \
+                before (`.kubewright/contexts`, which git does not see). Any other one must be named once: `--context \
+                NAME`.\n\n`kubewright dev` replaces definitions, applies samples and runs code that was saved a \
+                second ago. That needs a cluster that may be lost, so without `--context` `dev` starts an embedded \
+                cluster and does not read your kubeconfig. To use a cluster that is not of this machine all the same, \
+                name it twice: `--context NAME --allow-context NAME`. `controllers` asks for the second name, \
+                too.\n\nA context counts as local when its server is a loopback address, or when it is minikube's, \
+                kind's, k3d's, Docker's or Rancher's on a private one. A context with a proxy, or with a certificate \
+                for another name, does not count as local, since its server may be another machine.",
     },
     Explanation {
         code: REFUSED,

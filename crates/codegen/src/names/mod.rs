@@ -69,6 +69,21 @@ fn offer(name: &str, otherwise: &str, wrong: fn(&str) -> Vec<String>) -> String 
     }
 }
 
+/// Projects whose namespace `<name>-system` is that of a widespread system. The list need not be whole: `deploy` touches
+/// no namespace that lacks the project's label.
+const TAKEN: [&str; 10] = [
+    "calico",
+    "cattle",
+    "cilium",
+    "crossplane",
+    "flux",
+    "gatekeeper",
+    "gmp",
+    "istio",
+    "longhorn",
+    "metallb",
+];
+
 /// The name of a project: a DNS-1123 label, because it is part of the name of a namespace (`<name>-system`) and of
 /// every object in it.
 ///
@@ -80,7 +95,8 @@ fn offer(name: &str, otherwise: &str, wrong: fn(&str) -> Vec<String>) -> String 
 /// ```
 ///
 /// # Errors
-/// When it is no DNS-1123 label, or so long that the names made of it would be too long.
+/// When it is no DNS-1123 label, so long that the names made of it would be too long, or the name of a system whose
+/// namespace the operator would take over.
 pub fn project(name: &str) -> Checked {
     let fix = || offer(&lowered(name, &[]), "take a name such as `guestbook`", dns1123_label);
     if let Some(why) = dns1123_label(name).into_iter().next() {
@@ -95,6 +111,20 @@ pub fn project(name: &str) -> Checked {
                 "names made of it (`{name}-controller-manager-metrics-service`) would be longer than 63 characters"
             ),
             format!("take a name of at most {LONGEST} characters"),
+        ));
+    }
+    if name == "kube" || name.starts_with("kube-") {
+        return Err(BadName::new(
+            format!(
+                "the operator's namespace would be `{name}-system`, and Kubernetes keeps those that begin with `kube-`"
+            ),
+            format!("for example `my-{name}`"),
+        ));
+    }
+    if TAKEN.contains(&name) {
+        return Err(BadName::new(
+            format!("the operator's namespace would be `{name}-system`, which is that of {name} itself"),
+            format!("for example `{name}-operator`"),
         ));
     }
     if name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -342,6 +372,10 @@ mod tests {
             "2nd",
             "",
             "a-name-that-is-rather-long-for-a-project",
+            "kube",
+            "kube-proxy",
+            "istio",
+            "kubewright",
         ] {
             check("project", name, project(name));
         }

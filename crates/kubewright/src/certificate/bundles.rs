@@ -1,19 +1,20 @@
 //! Tells the API server which certificate to trust: `caBundle` of everything that leads to this operator.
 //!
 //! Entries that lead here are found by the Service's namespace and the path, not by names of objects, which a
-//! deployment chooses. Entries of other operators in the same configuration are left alone, and so is everything but
-//! the bundle.
+//! deployment chooses. Invariants: what is written is the bundle of an entry that leads here, and nothing else, guarded
+//! by the entry's name and Service: entries of other operators in the same configuration, and fields that this program
+//! does not know, are left alone; configurations are watched and not listed again and again.
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ServiceReference, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use kube::api::{DynamicObject, Patch};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+use crate::cache::{Informer, Scope};
+use crate::client::Client;
+use crate::object::api_resource;
 
 /// The served webhooks and conversions.
 #[derive(Clone)]
@@ -25,11 +26,12 @@ pub(crate) struct Served {
 }
 
 /// Who is called, and where.
-#[derive(Clone)]
 pub(super) struct Bundles {
     client: Client,
     namespace: String,
     served: Served,
+    /// Of both kinds of configurations, from the first look on.
+    configurations: Vec<Informer<DynamicObject>>,
 }
 
 impl Bundles {
@@ -38,72 +40,82 @@ impl Bundles {
             client,
             namespace: namespace.to_owned(),
             served,
+            configurations: Vec::new(),
         }
     }
 
-    /// Puts the bundle everywhere where it is not yet. A conflict with another client's change is an error: the next
-    /// look comes soon.
-    pub(super) async fn write(&self, authorities: &str) -> Result<(), String> {
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let found = mutating.list(&ListParams::default()).await;
-        for mut configuration in
-            found.map_err(|error| format!("cannot list mutating webhook configurations: {error}"))?
-        {
-            let clients = configuration
-                .webhooks
-                .iter_mut()
-                .flatten()
-                .map(|webhook| &mut webhook.client_config);
-            if self.put(clients, authorities) {
-                replace(&mutating, &configuration).await?;
-            }
+    /// Puts the bundle everywhere where it is not yet. An entry that another client changes meanwhile is an error: the
+    /// next look comes soon.
+    pub(super) async fn write(&mut self, authorities: &str) -> Result<(), String> {
+        let bundle = json!(ByteString(authorities.as_bytes().to_vec()));
+        if self.configurations.is_empty() {
+            let kinds = [
+                api_resource::<MutatingWebhookConfiguration>(),
+                api_resource::<ValidatingWebhookConfiguration>(),
+            ];
+            let watched = |kind: &ApiResource| self.client.cache().informer_dynamic(kind, Scope::all());
+            self.configurations = kinds.iter().map(watched).collect();
         }
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let found = validating.list(&ListParams::default()).await;
-        for mut configuration in
-            found.map_err(|error| format!("cannot list validating webhook configurations: {error}"))?
-        {
-            let clients = configuration
-                .webhooks
-                .iter_mut()
-                .flatten()
-                .map(|webhook| &mut webhook.client_config);
-            if self.put(clients, authorities) {
-                replace(&validating, &configuration).await?;
+        for configurations in &self.configurations {
+            let synced = configurations.synced_within(super::managed::DEADLINE).await;
+            synced.map_err(|error| format!("cannot watch webhook configurations: {error}"))?;
+            for configuration in configurations.store().list() {
+                let changes = self.changes(&configuration, &bundle);
+                if !changes.is_empty() {
+                    self.patch(configurations.resource(), &configuration, changes).await?;
+                }
             }
         }
         for name in &self.served.definitions {
-            self.definition(name, authorities).await?;
+            self.definition(name, &bundle).await?;
         }
         Ok(())
     }
 
-    /// Puts the bundle into the entries that lead here; whether anything changed.
-    fn put<'a>(&self, clients: impl Iterator<Item = &'a mut WebhookClientConfig>, authorities: &str) -> bool {
-        let mut is_changed = false;
-        for client in clients {
-            if self.leads_here(client) && !is(client.ca_bundle.as_ref(), authorities) {
-                client.ca_bundle = Some(ByteString(authorities.as_bytes().to_vec()));
-                is_changed = true;
+    /// The operations of a JSON patch that puts the bundle into the entries that lead here.
+    fn changes(&self, configuration: &DynamicObject, bundle: &Value) -> Vec<Value> {
+        let entries = configuration.data["webhooks"].as_array();
+        let mut operations = Vec::new();
+        for (index, entry) in entries.into_iter().flatten().enumerate() {
+            let client = &entry["clientConfig"];
+            if !self.leads_here(client) || client["caBundle"] == *bundle {
+                continue;
             }
+            let at = |field: &str| format!("/webhooks/{index}/{field}");
+            let client = |field: &str| at(&format!("clientConfig/{field}"));
+            operations.extend([
+                json!({"op": "test", "path": at("name"), "value": entry["name"]}),
+                json!({"op": "test", "path": client("service"), "value": entry["clientConfig"]["service"]}),
+                json!({"op": "add", "path": client("caBundle"), "value": bundle}),
+            ]);
         }
-        is_changed
+        operations
     }
 
-    fn leads_here(&self, client: &WebhookClientConfig) -> bool {
-        let here = |service: &ServiceReference| {
-            service.namespace == self.namespace
-                && service
-                    .path
-                    .as_ref()
-                    .is_some_and(|path| self.served.paths.contains(path))
-        };
-        client.service.as_ref().is_some_and(here)
+    fn leads_here(&self, client: &Value) -> bool {
+        let service = &client["service"];
+        let is_served = |path: &str| self.served.paths.iter().any(|served| served == path);
+        service["namespace"] == self.namespace.as_str() && service["path"].as_str().is_some_and(is_served)
     }
 
-    async fn definition(&self, name: &str, authorities: &str) -> Result<(), String> {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let found = api.get_opt(name).await;
+    async fn patch(
+        &self,
+        resource: &ApiResource,
+        configuration: &DynamicObject,
+        changes: Vec<Value>,
+    ) -> Result<(), String> {
+        let name = configuration.metadata.name.as_deref().unwrap_or_default();
+        let patched = self.client.patch_json(resource, name, &Value::Array(changes)).await;
+        patched.map_err(|error| format!("cannot write caBundle into {name}: {error}"))?;
+        tracing::info!(
+            configuration = name,
+            "the API server is told whom to trust for webhooks"
+        );
+        Ok(())
+    }
+
+    async fn definition(&self, name: &str, bundle: &Value) -> Result<(), String> {
+        let found = self.client.live::<CustomResourceDefinition>(None, name).await;
         let Some(found) = found.map_err(|error| format!("cannot read the definition {name}: {error}"))? else {
             return Ok(()); // not installed yet; the next look comes soon
         };
@@ -119,12 +131,14 @@ impl Bundles {
             .service
             .as_ref()
             .is_some_and(|service| service.namespace == self.namespace);
-        if !is_here || is(client.ca_bundle.as_ref(), authorities) {
+        if !is_here || json!(client.ca_bundle) == *bundle {
             return Ok(());
         }
-        let bundle = ByteString(authorities.as_bytes().to_vec());
         let change = json!({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": bundle}}}}});
-        let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
+        let patched = self
+            .client
+            .patch::<CustomResourceDefinition, _>(None, name, &Patch::Merge(change))
+            .await;
         patched.map_err(|error| format!("cannot write caBundle into the definition {name}: {error}"))?;
         tracing::info!(
             definition = name,
@@ -132,23 +146,4 @@ impl Bundles {
         );
         Ok(())
     }
-}
-
-/// Replaces a configuration, unless it has changed since it was read.
-async fn replace<K>(api: &Api<K>, configuration: &K) -> Result<(), String>
-where
-    K: kube::Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
-    let name = configuration.meta().name.clone().unwrap_or_default();
-    let replaced = api.replace(&name, &PostParams::default(), configuration).await;
-    replaced.map_err(|error| format!("cannot write caBundle into {name}: {error}"))?;
-    tracing::info!(
-        configuration = name,
-        "the API server is told whom to trust for webhooks"
-    );
-    Ok(())
-}
-
-fn is(bundle: Option<&ByteString>, authorities: &str) -> bool {
-    bundle.is_some_and(|bundle| bundle.0 == authorities.as_bytes())
 }

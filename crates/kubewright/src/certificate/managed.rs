@@ -10,26 +10,33 @@
 //!
 //! A certificate that is no good (expired, of another authority, for another namespace, swapped by hand) is replaced at
 //! once. Invariants: a Secret without our label is not written; a failure is logged once for each reason, tried again,
-//! and the served pair stays.
+//! and the served pair stays; the time of day is the manager's, and no look takes for ever: the first one, without which there is no
+//! certificate, fails when the API server does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use rustls::crypto::CryptoProvider;
+use tokio::time::Instant;
 
 use super::bundles::{Bundles, Served};
 use super::issue::{self, Health};
 use super::{Current, parse};
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::error::Error;
 use crate::stop::Stop;
 
 /// How often the Secret and the bundles are looked at.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long API servers get to learn of a new authority before it is relied on.
 const SETTLE: Duration = Duration::from_secs(60);
+/// How long the API server may take for one request of a look, its repetitions included.
+pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 /// How often the first certificate is tried for.
 const TRIES: u32 = 10;
 const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "kubewright");
@@ -131,7 +138,9 @@ impl Stored {
 
 /// Keeps the certificate.
 struct Rotator {
-    secrets: Api<Secret>,
+    client: Client,
+    /// Judges what has expired.
+    clock: Arc<dyn Clock>,
     name: String,
     namespace: String,
     bundles: Bundles,
@@ -156,18 +165,16 @@ impl Rotator {
                 self.namespace, self.name
             ))
         };
-        let found = self
-            .secrets
-            .get_opt(&self.name)
-            .await
-            .map_err(|error| attempt("read", &error))?;
+        let found = self.client.live::<Secret>(Some(&self.namespace), &self.name).await;
+        let found = found.map_err(|error| attempt("read", &error))?;
         let kept = found.as_ref().and_then(Stored::of);
         let published = self
             .published
             .as_ref()
             .filter(|(published, _)| Some(published) == kept.as_ref().map(|kept| &kept.authorities));
         let published = published.map(|(_, since)| since.elapsed());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = self.clock.now().duration_since(jiff::Timestamp::UNIX_EPOCH);
+        let now = Duration::try_from(now).unwrap_or_default();
         let judge = |kept: &Stored, certificate: &str| {
             issue::health(&kept.authorities, certificate, &self.namespace, now, &self.provider)
         };
@@ -229,12 +236,13 @@ impl Rotator {
             }
             Some(mut secret) => {
                 secret.data = Some(wanted.data());
-                self.secrets.replace(&self.name, &PostParams::default(), &secret).await
+                self.client.update(&secret).await
             }
             None => {
                 let secret = Secret {
                     metadata: ObjectMeta {
                         name: Some(self.name.clone()),
+                        namespace: Some(self.namespace.clone()),
                         labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
                         ..ObjectMeta::default()
                     },
@@ -242,12 +250,13 @@ impl Rotator {
                     data: Some(wanted.data()),
                     ..Secret::default()
                 };
-                self.secrets.create(&PostParams::default(), &secret).await
+                self.client.create(&secret).await
             }
         };
         match written {
             Ok(_) => Ok(wanted),
-            Err(kube::Error::Api(status)) if status.code == 409 => Err(Failure::Raced),
+            Err(Error::Conflict(_)) => Err(Failure::Raced),
+            Err(error) if error.is_already_exists() => Err(Failure::Raced),
             Err(error) => Err(Failure::Other(format!(
                 "cannot write the Secret {}/{}: {error}",
                 self.namespace, self.name
@@ -272,15 +281,18 @@ impl Rotator {
 /// Gets the first certificate, from the Secret or into it. The future keeps it, and the API server's trust, up to date
 /// until the stop.
 pub(crate) async fn manage(
-    client: kube::Client,
+    client: &Client,
+    clock: Arc<dyn Clock>,
     secret: String,
     served: Served,
     provider: Arc<CryptoProvider>,
     stop: Stop,
 ) -> Result<(Arc<Current>, impl Future<Output = ()> + Send + use<>), String> {
-    let namespace = client.default_namespace().to_owned();
+    let client = client.with_request_deadline(DEADLINE);
+    let namespace = client.kube().default_namespace().to_owned();
     let mut rotator = Rotator {
-        secrets: Api::default_namespaced(client.clone()),
+        client: client.clone(),
+        clock,
         name: secret,
         bundles: Bundles::new(client, &namespace, served),
         namespace,

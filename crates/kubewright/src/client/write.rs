@@ -105,6 +105,26 @@ impl Client {
         Ok(Arc::unwrap_or_clone(typed(written)))
     }
 
+    /// A JSON patch (RFC 6902): its operations, and the guards among them (`test`), meet the state that the server has.
+    pub(crate) async fn patch_json(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+        operations: &Value,
+    ) -> Result<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
+        let target = Target::new(resource, None, name);
+        let request = self.patch_request(&form, None, name, None, &Patch::Merge(operations));
+        let request = request.map(|mut request| {
+            let json_patch = http::HeaderValue::from_static("application/json-patch+json");
+            request.headers_mut().insert(http::header::CONTENT_TYPE, json_patch);
+            request
+        });
+        let written = self.write(&target, "patch", None, request, &form).await?;
+        self.wrote(&target, "patch", None, None, &*written);
+        Ok(Arc::unwrap_or_clone(typed(written)))
+    }
+
     fn patch_request<P: Serialize + fmt::Debug>(
         &self,
         form: &Form,

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use tracing::field::Empty;
 
+use super::all_keys::{AllKeys, Panics};
 use super::indexes::ActiveIndex;
 use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, start_own};
 use super::{Controller, ErasedReconciler, Settings};
@@ -53,6 +54,8 @@ pub(crate) struct Prepared {
     /// Of its own kind and of those that it owns and watches.
     sources: Vec<ActiveSource>,
     indexes: Vec<ActiveIndex>,
+    /// End with the controller.
+    _tasks: JoinSet<()>,
     queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
@@ -94,8 +97,12 @@ impl Controller {
         let clusters = watched.chain([own_cluster]).map(str::to_owned).collect();
         let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
         let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut sources = vec![start_own(&own, &self.predicates, keys.clone())];
-        let indexes = self.indexes.into_iter().map(|index| index.start(&name, &client));
+        let mut tasks = JoinSet::new();
+        let all = AllKeys::start(own.keys(), keys.clone(), &mut tasks);
+        let panics = Panics::of(&name, &client);
+        let mut sources = vec![start_own(&own, &self.predicates, keys.clone(), panics.clone())];
+        let indexes = self.indexes.into_iter();
+        let indexes = indexes.map(|index| index.start(&name, &client, &panics, &all));
         let indexes = indexes.collect::<Result<_>>()?;
         let context = SourceContext {
             controller: &name,
@@ -105,6 +112,8 @@ impl Controller {
             queue: keys,
             owner,
             own: own.clone(),
+            all,
+            panics,
         };
         for source in self.sources {
             sources.push(source.start(&context)?);
@@ -117,6 +126,7 @@ impl Controller {
             client,
             sources,
             indexes,
+            _tasks: tasks,
             queue,
             own_writes: OwnWrites::new(),
             shards,
@@ -524,7 +534,8 @@ impl Workers {
                 return match requeue_after {
                     None => Outcome::Done,
                     Some(delay) => {
-                        queue.add_after(request.clone(), delay, Causes::of(Cause::timer(delay)));
+                        let causes = Causes::of(Cause::timer(delay));
+                        queue.add_after(request.clone(), delay, Priority::Normal, causes);
                         Outcome::RequeueAfter(delay)
                     }
                 };

@@ -3,19 +3,23 @@
 //! Invariants: `reconcile` runs only on objects that carry the finalizer, so that its effects elsewhere are undone; an
 //! object that is being deleted is cleaned up and never reconciled; the finalizer goes when the cleanup says that it is
 //! done, and not before; finalizers of others stay, because each change carries the resourceVersion that it was made
-//! from.
+//! from; a release is made from the newest state, because a cleanup may write its own object, and so may others
+//! meanwhile. A conflict is no reason for another cleanup.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Patch;
-use kube::core::ObjectMeta;
+use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
 use serde_json::json;
 
 use crate::cache::SharedInformer;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::form::Cached;
+use crate::form::{Cached, Form};
+
+/// How often a release is tried, when others write the object at the same time.
+const TRIES: usize = 5;
 
 /// How a cleanup ended; see [`Reconciler::cleanup`](crate::Reconciler::cleanup).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,18 +64,38 @@ pub(super) async fn next_step(
     }
 }
 
-/// Takes the finalizer away.
+/// Takes the finalizer away from the object of this uid, in its newest state.
 pub(super) async fn release(
     informer: &SharedInformer,
-    meta: &ObjectMeta,
+    uid: Option<&str>,
     ctx: &Context,
     finalizer: &str,
 ) -> Result<()> {
-    let mut finalizers = meta.finalizers.clone().unwrap_or_default();
-    finalizers.retain(|name| name != finalizer);
-    match write(informer, meta, ctx, &finalizers).await {
-        Err(error) if !error.is_absent() => Err(error),
-        _ => Ok(()),
+    let (client, request) = (ctx.client(), ctx.request());
+    let mut newest = client.get_requested(informer, request).await.ok().flatten();
+    let mut tries = 0;
+    loop {
+        // What the cleanup wrote may have left the cache's part of the kind, or its form.
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
+        let found = match newest.take() {
+            None => client.live_shared(&form, request.namespace(), request.name()).await?,
+            cached => cached,
+        };
+        let Some(found) = found else { return Ok(()) };
+        let meta = found.metadata();
+        if meta.uid.as_deref() != uid || !carries(&meta, finalizer) {
+            return Ok(());
+        }
+        let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|name| name != finalizer);
+        tries += 1;
+        match write(informer, &meta, ctx, &finalizers).await {
+            Err(error) if error.is_conflict() && tries < TRIES => {
+                tracing::debug!(object = %request, "the object has changed meanwhile; its finalizer is removed from the newer state");
+            }
+            Err(error) if !error.is_absent() => return Err(error),
+            _ => return Ok(()),
+        }
     }
 }
 

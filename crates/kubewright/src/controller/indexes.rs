@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::all_keys::{AllKeys, Panics};
 use super::sources::Any;
 use crate::cache::SharedInformer;
 use crate::client::Client;
@@ -38,7 +39,13 @@ impl Index {
     }
 
     /// Starts the informers of the kind, and files their objects from now on.
-    pub(crate) fn start(self, controller: &str, client: &Client) -> Result<ActiveIndex> {
+    pub(super) fn start(
+        self,
+        controller: &str,
+        client: &Client,
+        panics: &Panics,
+        all: &AllKeys,
+    ) -> Result<ActiveIndex> {
         let parts = client.cache().pinned_of(&self.form);
         parts.check_objects();
         let mut active = ActiveIndex {
@@ -46,9 +53,16 @@ impl Index {
             informers: Vec::new(),
         };
         for informer in parts.iter() {
-            let values = self.values.clone();
+            let (values, panics, all) = (self.values.clone(), panics.clone(), all.clone());
+            let what = format!("index {}", active.name);
+            let kind = self.kind.kind.clone();
+            let filed = move |object: &Any| {
+                let values = panics.catch(&what, &kind, || values(object));
+                // It is filed under nothing, and whoever would have found it there must look again.
+                values.map_err(|cause| all.wake_after_panic(cause)).unwrap_or_default()
+            };
             informer
-                .add_index(&active.name, Box::new(move |object| values(object)))
+                .add_index(&active.name, Box::new(filed))
                 .map_err(|error| Error::Configuration(format!("controller {controller}: {error}")))?;
             active.informers.push(informer.clone());
         }

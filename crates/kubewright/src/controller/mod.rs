@@ -5,9 +5,11 @@
 //!
 //! - `watch.rs`: sources as they are declared,
 //! - `sources.rs`: from events to keys,
-//! - `mapper.rs`: the same for slow functions,
+//! - `all_keys.rs`: changes that concern every key,
+//! - `mapper.rs`: from events to keys by slow functions,
 //! - `control_loop.rs`: from keys to reconciles.
 
+mod all_keys;
 mod control_loop;
 mod finalizer;
 mod indexes;
@@ -436,8 +438,8 @@ impl<R: Reconciler> ErasedReconciler for Erased<R> {
                         Cleanup::AwaitChange => Ok(Action::await_change()),
                         Cleanup::RequeueAfter(delay) => Ok(Action::requeue_after(delay)),
                         Cleanup::Done => {
-                            finalizer::release(informer, &object.metadata(), &ctx, finalizer.unwrap_or_default())
-                                .await?;
+                            let uid = object.object_id().uid;
+                            finalizer::release(informer, uid, &ctx, finalizer.unwrap_or_default()).await?;
                             Ok(Action::await_change())
                         }
                     },

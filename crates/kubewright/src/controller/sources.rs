@@ -17,6 +17,7 @@ use kubewright_engine::queue::{Merge, Priority};
 use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
+use super::all_keys::{AllKeys, Panics};
 use super::mapper::{LookUp, Mapper, SourceError};
 use crate::cache::{Core, Health, Keys, KindInformers, Scope, SharedInformer, entropy};
 use crate::cause::{Cause, CauseKind, Causes};
@@ -51,6 +52,20 @@ impl KeyQueue {
             self.inner.add(request, priority, causes);
         }
     }
+
+    /// As [`KeyQueue::add`], not before the delay is over.
+    pub(super) fn add_after(&self, request: Request, delay: Duration, priority: Priority, causes: Causes) {
+        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+            self.inner.add_after(request, delay, priority, causes);
+        }
+    }
+
+    /// As [`KeyQueue::add`], after the key's own backoff.
+    fn add_rate_limited(&self, request: Request, causes: Causes) {
+        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+            self.inner.add_rate_limited(request, causes);
+        }
+    }
 }
 
 /// What a source needs to start: the queue of its controller, and the names in messages.
@@ -65,6 +80,8 @@ pub(crate) struct SourceContext<'a> {
     pub(crate) owner: OwnerKind,
     /// The controller's own kind.
     pub(crate) own: KindInformers,
+    pub(super) all: AllKeys,
+    pub(super) panics: Panics,
 }
 
 /// A source that fills the queue. Its handlers go when this is dropped.
@@ -303,19 +320,19 @@ impl OwnerKind {
 }
 
 /// The objects of the controller's own kind.
-pub(crate) fn start_own(own: &KindInformers, predicates: &Predicates, queue: KeyQueue) -> ActiveSource {
+pub(super) fn start_own(own: &KindInformers, predicates: &Predicates, queue: KeyQueue, panics: Panics) -> ActiveSource {
     let kind = own.form().id;
     if predicates.concern(kind) {
         own.check_objects();
     }
-    let keys = keys_of(queue, |event| vec![request_of(&**event.object())]);
-    subscribe(own, predicates.of(kind), false, keys)
+    let keys = keys_of(queue, |event| Some(vec![request_of(&**event.object())]));
+    subscribe(own, predicates.of(kind), false, panics, keys)
 }
 
 impl Source {
     /// Wakes every object of the controller's kind again and again, for changes that no watch reports
-    /// (controller-runtime's `SyncPeriod`). Each time it is up to a tenth later, so that replicas and operators do not
-    /// act in step.
+    /// (controller-runtime's `SyncPeriod`). Each object is up to a tenth of the period later, so that the objects are
+    /// spread, and replicas and operators do not act in step. See [`Controller::resync`](crate::Controller::resync).
     pub fn every(period: Duration) -> Source {
         Source(Declared::Timer(period.max(SHORTEST)))
     }
@@ -377,11 +394,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 async fn tick(period: Duration, own: Keys, queue: KeyQueue) {
     loop {
-        let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
-        tokio::time::sleep(period.saturating_add(late)).await;
+        tokio::time::sleep(period).await;
+        let causes = Causes::of(Cause::requested(format!("looked at every {period:?}")));
         for key in own.all() {
-            let cause = Cause::requested(format!("looked at every {period:?}"));
-            queue.add(key, Priority::Low, Causes::of(cause));
+            let late = period.mul_f64((entropy() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
+            queue.add_after(key, late, Priority::Low, causes.clone());
         }
     }
 }
@@ -405,23 +422,32 @@ impl Watching {
         }
         let (of_kind, of_source) = (context.predicates.of(self.form.id), self.filters);
         let filter: Filter = Arc::new(move |event| of_kind(event) && of_source.iter().all(|filter| filter(event)));
-        let (queue, low) = (context.queue.clone(), self.low);
+        let (queue, low, panics) = (context.queue.clone(), self.low, context.panics.clone());
         Ok(match self.mapping {
             Mapping::Owner { any } => {
                 let owner = context.owner.clone();
                 let keys = move |event: &Event<Any>| {
                     let states = each_state(event);
-                    states.flat_map(|object| owner.owners_of(object, any)).collect()
+                    Some(states.flat_map(|object| owner.owners_of(object, any)).collect())
                 };
-                subscribe(&parts, filter, low, keys_of(queue, keys))
+                subscribe(&parts, filter, low, panics, keys_of(queue, keys))
             }
             Mapping::Mapped(map) => {
-                let keys = move |event: &Event<Any>| each_state(event).flat_map(|object| map(object)).collect();
-                subscribe(&parts, filter, low, keys_of(queue, keys))
+                let (catching, all, kind) = (panics.clone(), context.all.clone(), self.kind.kind.clone());
+                let keys = move |event: &Event<Any>| {
+                    let keys = || each_state(event).flat_map(|object| map(object)).collect();
+                    let keys = catching.catch("mapping", &kind, keys);
+                    keys.map_err(|cause| all.wake_after_panic(cause)).ok()
+                };
+                subscribe(&parts, filter, low, panics, keys_of(queue, keys))
             }
             Mapping::All => {
-                let own = context.own.keys();
-                subscribe(&parts, filter, low, keys_of(queue, move |_| own.all()))
+                let all = context.all.clone();
+                let wake = move |event: &Event<Any>, passed: Passed<'_>| match passed.broken {
+                    None => all.wake(passed.priority, cause_of(passed.resource, event)),
+                    Some(cause) => all.wake_after_panic(cause),
+                };
+                subscribe(&parts, filter, low, panics, wake)
             }
             Mapping::LookedUp(map) => {
                 let mut tasks = JoinSet::new();
@@ -429,10 +455,11 @@ impl Watching {
                 let client = context.client.only_reading();
                 let mapper = Mapper::start(&name, map, client, queue, context.own.keys(), &mut tasks);
                 let changes = mapper.sender();
-                let put = move |event: &Event<Any>, priority, resource: &ApiResource| {
-                    changes.put(event, priority, cause_of(resource, event));
+                let put = move |event: &Event<Any>, passed: Passed<'_>| {
+                    let cause = passed.broken.unwrap_or_else(|| cause_of(passed.resource, event));
+                    changes.put(event, passed.priority, cause);
                 };
-                let mut source = subscribe(&parts, filter, low, put);
+                let mut source = subscribe(&parts, filter, low, panics, put);
                 source.error = Some(mapper.last_error());
                 source.tasks = tasks;
                 source
@@ -455,44 +482,70 @@ fn each_state(event: &Event<Any>) -> impl Iterator<Item = &Any> {
     old.into_iter().chain(std::iter::once(&**event.object()))
 }
 
-/// Adds the keys that a change leads to.
+/// A change that has passed the predicates, or in one of which a predicate has panicked.
+struct Passed<'a> {
+    priority: Priority,
+    /// Of its object.
+    resource: &'a ApiResource,
+    /// The panic. A change that a predicate could not judge counts, and its keys are rate limited.
+    broken: Option<Cause>,
+}
+
+/// Adds the keys that a change leads to, if they are known.
 fn keys_of(
     queue: KeyQueue,
-    keys: impl Fn(&Event<Any>) -> Vec<Request> + Send + Sync + 'static,
-) -> impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static {
-    move |event, priority, resource| {
-        let mut keys = keys(event);
+    keys: impl Fn(&Event<Any>) -> Option<Vec<Request>> + Send + Sync + 'static,
+) -> impl Fn(&Event<Any>, Passed<'_>) + Send + Sync + 'static {
+    move |event, passed| {
+        let Some(mut keys) = keys(event) else { return };
         keys.sort();
         keys.dedup();
+        if let Some(cause) = passed.broken {
+            let causes = Causes::of(cause);
+            return keys
+                .into_iter()
+                .for_each(|key| queue.add_rate_limited(key, causes.clone()));
+        }
         // Most changes lead to one key; and for most handlers of a kind that many watch, to none.
         let Some(last) = keys.pop() else { return };
-        let cause = cause_of(resource, event);
+        let cause = cause_of(passed.resource, event);
         for key in keys {
-            queue.add(key, priority, Causes::of(cause.clone()));
+            queue.add(key, passed.priority, Causes::of(cause.clone()));
         }
-        queue.add(last, priority, Causes::of(cause));
+        queue.add(last, passed.priority, Causes::of(cause));
     }
 }
 
-/// Hands the changes that pass on, with the resource of their objects.
+/// Hands the changes that pass on.
 fn subscribe(
     parts: &KindInformers,
     filter: Filter,
     low: bool,
-    take: impl Fn(&Event<Any>, Priority, &ApiResource) + Send + Sync + 'static,
+    panics: Panics,
+    take: impl Fn(&Event<Any>, Passed<'_>) + Send + Sync + 'static,
 ) -> ActiveSource {
     let resource = parts.form().resource.clone();
     let handler: Handler<Any> = Arc::new(move |event| {
-        if !filter(event) {
-            return;
-        }
+        let broken = match panics.catch("predicate", &resource.kind, || filter(event)) {
+            Ok(false) => return,
+            Ok(true) => None,
+            Err(cause) => Some(cause),
+        };
         // Objects of the first list can wait for present changes.
         let priority = match event {
             Event::Added { initial: true, .. } => Priority::Low,
             _ if low => Priority::Low,
             _ => Priority::Normal,
         };
-        take(event, priority, &resource);
+        let resource = &resource;
+        take(
+            event,
+            Passed {
+                priority,
+                resource,
+                broken,
+            },
+        );
     });
     let informers = parts
         .iter()

@@ -325,7 +325,7 @@ impl ManagerBuilder {
             }
         }
         let (client, common) = self.clients()?;
-        let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone());
+        let webhooks = WebhookHandlers::new(std::mem::take(&mut self.webhooks), client.clone(), self.clock.clone());
         Ok(Manager {
             builder: self,
             client,

@@ -232,7 +232,7 @@ impl Manager {
         }
         let mut answering = Group::new(failures.clone());
         if let Some(server) = webhook_server {
-            let (address, serving) = server.bind(webhooks.clone(), kube.clone(), answering.stop()).await?;
+            let (address, serving) = server.bind(webhooks.clone(), clock.clone(), answering.stop()).await?;
             tracing::info!(%address, paths = ?webhooks, "webhook server listens");
             webhook_address.send_replace(Some(address));
             answering.spawn("webhook server", serving);

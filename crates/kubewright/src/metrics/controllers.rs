@@ -1,5 +1,6 @@
 //! Reconciles and work queues.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub(super) struct Families {
     panics: ByController<Counter>,
     timeouts: ByController<Counter>,
     self_woken: ByController<Counter>,
+    source_panics: ByController<Counter>,
     time: ByController<Histogram>,
     workers: ByController<Gauge>,
     active: ByController<Gauge>,
@@ -57,6 +59,8 @@ pub(crate) struct ControllerMetrics {
     active: Gauge,
     waited: Histogram,
     worked: Histogram,
+    /// Its queue is asked as long as one of these lives.
+    _queue: Arc<AskedQueue>,
 }
 
 impl Families {
@@ -91,6 +95,11 @@ impl Families {
             self_woken: add.add(
                 "kubewright_reconcile_self_woken",
                 "Total number of reconciliations that nothing but writes of the same controller caused",
+                Counter::default,
+            ),
+            source_panics: add.add(
+                "kubewright_source_panics",
+                "Total number of panics of predicates, mappings and indexes per controller",
                 Counter::default,
             ),
             time: add.add(
@@ -165,7 +174,7 @@ impl Metrics {
         };
         let workers = i64::try_from(workers).unwrap_or(i64::MAX);
         families.workers.get_or_create(&one).set(workers);
-        self.0.queues.add(name, Box::new(queue));
+        let asked = Arc::new(self.0.queues.add(name, Box::new(queue)));
         ControllerMetrics {
             results: ["success", "requeue_after", "requeue", "error"].map(result),
             errors: families.errors.get_or_create_owned(&one),
@@ -177,7 +186,16 @@ impl Metrics {
             active: families.active.get_or_create_owned(&one),
             waited: families.waited.get_or_create_owned(&two),
             worked: families.worked.get_or_create_owned(&two),
+            _queue: asked,
         }
+    }
+}
+
+impl Metrics {
+    /// The panics of a controller's functions besides its reconciler.
+    pub(crate) fn source_panics(&self, controller: &str) -> Counter {
+        let labels = [("controller", controller.to_owned())];
+        self.0.controllers.source_panics.get_or_create_owned(&labels)
     }
 }
 
@@ -228,9 +246,12 @@ impl Drop for Active<'_> {
 
 type Ask = Box<dyn Fn() -> queue::Metrics + Send + Sync>;
 
-/// The queues of all controllers.
+/// The queues of all controllers, by the order in which they began.
+///
+/// Invariant: of controllers of one name the last is asked, because two values of one series make Prometheus refuse the
+/// whole page.
 #[derive(Clone, Default)]
-pub(super) struct Queues(Arc<Mutex<Vec<(String, Ask)>>>);
+pub(super) struct Queues(Arc<Mutex<BTreeMap<u64, (String, Ask)>>>);
 
 impl fmt::Debug for Queues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,18 +264,44 @@ impl Queues {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    fn add(&self, name: &str, ask: Ask) {
+    fn add(&self, name: &str, ask: Ask) -> AskedQueue {
         let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.push((name.to_owned(), ask));
+        let number = queues.last_key_value().map_or(0, |(number, _)| number + 1);
+        queues.insert(number, (name.to_owned(), ask));
+        AskedQueue {
+            number,
+            queues: self.clone(),
+        }
+    }
+
+    fn ask(&self) -> BTreeMap<String, queue::Metrics> {
+        let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.values().map(|(name, ask)| (name.clone(), ask())).collect()
+    }
+}
+
+/// A queue that is asked until this is dropped.
+#[derive(Debug)]
+struct AskedQueue {
+    number: u64,
+    queues: Queues,
+}
+
+impl Drop for AskedQueue {
+    fn drop(&mut self) {
+        let gone = self
+            .queues
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.number);
+        drop(gone); // the lock is given back before: a queue holds causes, and with them objects of users
     }
 }
 
 impl Collector for Queues {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let all: Vec<(String, queue::Metrics)> = {
-            let queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            queues.iter().map(|(name, ask)| (name.clone(), ask())).collect()
-        };
+        let all = self.ask();
         let labels = |name: &str| [("controller", name.to_owned()), ("name", name.to_owned())];
         let mut depths = encoder.encode_descriptor(
             "workqueue_depth",

@@ -23,6 +23,7 @@ use super::description::{ConversionDescription, Description};
 use super::request::AdmissionRequest;
 use super::{Registered, json_patch, review};
 use crate::client::Client;
+use crate::clock::Clock;
 use crate::error::{Error, Result, end_of_panic};
 use crate::metrics::{Metrics, WebhookCall};
 use crate::trace;
@@ -114,6 +115,7 @@ struct Inner {
     parts: Parts,
     by_path: BTreeMap<String, usize>,
     client: Client,
+    clock: Arc<dyn Clock>,
 }
 
 impl fmt::Debug for WebhookHandlers {
@@ -183,12 +185,21 @@ impl Parts {
 }
 
 impl WebhookHandlers {
-    pub(crate) fn new(parts: Parts, client: Client) -> WebhookHandlers {
+    pub(crate) fn new(parts: Parts, client: Client, clock: Arc<dyn Clock>) -> WebhookHandlers {
         let paths = parts.webhooks.iter().enumerate();
         let by_path = paths
             .map(|(index, webhook)| (webhook.description.path.clone(), index))
             .collect();
-        WebhookHandlers(Arc::new(Inner { parts, by_path, client }))
+        WebhookHandlers(Arc::new(Inner {
+            parts,
+            by_path,
+            client,
+            clock,
+        }))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
     }
 
     /// Whether the operator answers nothing: it has no webhooks, no conversions, no authenticators.
@@ -236,7 +247,7 @@ impl WebhookHandlers {
     ) -> Result<AdmissionResponse, Status> {
         let judging = async {
             let webhook = self.webhook(path).ok_or_else(|| self.not_served(path))?;
-            let request = request.with_client(&self.0.client);
+            let request = request.in_manager(&self.0.client, &self.0.clock);
             Ok(self.judged(webhook, within, &request).await)
         };
         self.counted(path, judging).await
@@ -288,7 +299,7 @@ impl WebhookHandlers {
         }
         let webhook = self.webhook(path).ok_or_else(|| self.not_served(path))?;
         let asked = review::read_admission(document).map_err(bad_request)?;
-        let request = asked.request.with_client(&self.0.client);
+        let request = asked.request.in_manager(&self.0.client, &self.0.clock);
         let response = self.judged(webhook, within, &request).await;
         Ok(review::admission_answer(&asked.api_version, &request.uid, response))
     }

@@ -1,8 +1,10 @@
 //! The request of a webhook besides the object: its user, its target, whether it is a dry run.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use kube::core::{GroupVersionKind, GroupVersionResource};
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,6 +12,7 @@ use serde_json::Value;
 
 use super::denied::Denied;
 use crate::client::Client;
+use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::form::of_json;
 use crate::object::AnyObject;
@@ -91,6 +94,17 @@ pub struct AdmissionRequest {
     audit_annotations: Mutex<BTreeMap<String, String>>,
     #[serde(skip)]
     client: Option<Client>,
+    #[serde(skip)]
+    clock: Option<AnyClock>,
+}
+
+/// The manager's.
+struct AnyClock(Arc<dyn Clock>);
+
+impl fmt::Debug for AnyClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({})", self.0.now())
+    }
 }
 
 impl AdmissionRequest {
@@ -135,6 +149,7 @@ impl AdmissionRequest {
             warnings: Mutex::default(),
             audit_annotations: Mutex::default(),
             client: None,
+            clock: None,
         }
     }
 
@@ -172,11 +187,20 @@ impl AdmissionRequest {
             .ok_or_else(|| Error::Configuration("a detached admission request has no cluster to talk to".to_owned()))
     }
 
-    pub(super) fn with_client(mut self, client: &Client) -> AdmissionRequest {
+    /// The time of day, for time stamps in objects and for what is too old or too new: that of the manager, which tests
+    /// set ([`ManagerBuilder::clock`](crate::ManagerBuilder::clock)).
+    pub fn now(&self) -> Timestamp {
+        self.clock
+            .as_ref()
+            .map_or_else(|| SystemClock.now(), |clock| clock.0.now())
+    }
+
+    pub(super) fn in_manager(mut self, client: &Client, clock: &Arc<dyn Clock>) -> AdmissionRequest {
         self.client = Some(match self.dry_run {
             true => client.with_dry_run(),
             false => client.clone(),
         });
+        self.clock = Some(AnyClock(clock.clone()));
         self
     }
 

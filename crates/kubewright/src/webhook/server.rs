@@ -2,7 +2,8 @@
 //!
 //! Invariants: W5 see `certificate.rs`; W6 it listens before a cache lists (`manager` starts it first and stops it
 //! late); W7 the reading of a request is bounded in size, in time and in number, so that a client which misbehaves
-//! costs others nothing: a request takes one of the places in which work is done only after its body has arrived;
+//! costs others nothing: a request takes one of the places in which work is done only after its body has arrived, and
+//! conversions have places of their own;
 //! HTTP/1.1 only unless HTTP/2 is asked for, because of its history of resets (CVE-2023-44487). A stop lets requests in
 //! flight finish.
 //!
@@ -41,6 +42,7 @@ use super::body::Budget;
 use super::conversion::PATH as CONVERSIONS;
 use super::handlers::bad_request;
 use crate::certificate::{self, Files};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::net;
 use crate::stop::Stop;
@@ -54,7 +56,7 @@ const MAX_CONVERSION: usize = 256 << 20;
 const MAX_BODIES: usize = 320 << 20;
 /// Larger bodies than this are parsed and converted on a thread where no other request waits.
 const LARGE: usize = 1 << 20;
-/// How many requests are worked on at the same time; more wait.
+/// How many reviews, and how many conversions, are worked on at the same time; more wait.
 const MAX_REQUESTS: usize = 128;
 /// How many connections are open at the same time; more wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
@@ -136,8 +138,8 @@ impl WebhookServer {
     /// certificate to trust (`caBundle`) in every webhook configuration and definition that leads here. Replicas share
     /// the Secret.
     ///
-    /// The operator needs the verbs `create`, `get` and `update` on `secrets` in its namespace; `list` and `update` on
-    /// `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch`
+    /// The operator needs the verbs `create`, `get` and `update` on `secrets` in its namespace; `list`, `watch` and
+    /// `patch` on `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`; and, where it converts, `get` and `patch`
     /// on `customresourcedefinitions`. `config/certificates` has them.
     pub fn own_certificate(mut self, secret: impl Into<String>) -> WebhookServer {
         self.secret = Some(secret.into());
@@ -184,7 +186,7 @@ impl WebhookServer {
     async fn certificate(
         &self,
         handlers: &WebhookHandlers,
-        kube: kube::Client,
+        clock: Arc<dyn Clock>,
         provider: &Arc<CryptoProvider>,
         stop: &Stop,
     ) -> Result<(Arc<certificate::Current>, BoxFuture<'static, ()>)> {
@@ -197,7 +199,15 @@ impl WebhookServer {
                     .map(|of| format!("{}.{}", of.hub.plural, of.hub.group))
                     .collect(),
             };
-            let managed = certificate::manage(kube, secret.clone(), served, provider.clone(), stop.clone()).await;
+            let managed = certificate::manage(
+                handlers.client(),
+                clock,
+                secret.clone(),
+                served,
+                provider.clone(),
+                stop.clone(),
+            );
+            let managed = managed.await;
             let (current, keeping) = managed.map_err(|why| {
                 Error::Configuration(format!(
                     "the webhook server has no certificate of its own: {why}. config/certificates has the rights that it needs (KWR0550)"
@@ -223,11 +233,11 @@ impl WebhookServer {
     pub(crate) async fn bind(
         self,
         handlers: WebhookHandlers,
-        kube: kube::Client,
+        clock: Arc<dyn Clock>,
         stop: Stop,
     ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let (certificates, keeping) = self.certificate(&handlers, kube, &provider, &stop).await?;
+        let (certificates, keeping) = self.certificate(&handlers, clock, &provider, &stop).await?;
         let mut config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Configuration(format!("cannot set up TLS for webhooks: {error}")))?
@@ -244,7 +254,8 @@ impl WebhookServer {
         let address = listener.local_addr().map_err(attempted)?;
         let server = Server {
             handlers,
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            reviews: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            conversions: Arc::new(Semaphore::new(MAX_REQUESTS)),
             bodies: Budget::new(MAX_BODIES),
             tls: TlsAcceptor::from(Arc::new(config)),
             #[cfg(feature = "http2")]
@@ -261,7 +272,9 @@ impl WebhookServer {
 #[derive(Clone)]
 struct Server {
     handlers: WebhookHandlers,
-    requests: Arc<Semaphore>,
+    reviews: Arc<Semaphore>,
+    /// Apart from reviews: one that reads from the cache may wait for a list whose objects are converted here.
+    conversions: Arc<Semaphore>,
     bodies: Budget,
     tls: TlsAcceptor,
     #[cfg(feature = "http2")]
@@ -383,16 +396,15 @@ impl Server {
         let too_long =
             |what: &str| Status::failure(&format!("{what} took longer than {within:?}"), "Timeout").with_code(504);
         let begin = tokio::time::Instant::now();
-        let limit = if path == CONVERSIONS {
-            MAX_CONVERSION
-        } else {
-            MAX_REVIEW
+        let (limit, places) = match path == CONVERSIONS {
+            true => (MAX_CONVERSION, &self.conversions),
+            false => (MAX_REVIEW, &self.reviews),
         };
         let (body, _held) = timeout(within, self.bodies.read(request.into_body(), limit))
             .await
             .map_err(|_| too_long("sending the body"))??;
         let left = || within.saturating_sub(begin.elapsed());
-        let _permit = timeout(left(), self.requests.acquire())
+        let _permit = timeout(left(), places.acquire())
             .await
             .map_err(|_| too_long("waiting for other webhook requests to finish"))?;
         if body.len() <= LARGE {

@@ -1,5 +1,7 @@
 //! The answers of the handlers to any document.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -147,7 +149,7 @@ fn parts() -> Parts {
 }
 
 fn handlers() -> WebhookHandlers {
-    WebhookHandlers::new(parts(), client())
+    WebhookHandlers::new(parts(), client(), Arc::new(crate::SystemClock))
 }
 
 fn review(operation: &str, object: Value, old: Value) -> Value {
@@ -264,7 +266,9 @@ async fn w3_a_dry_run_is_dry_for_the_client_too() {
     let mut document = review("CREATE", json!({}), Value::Null);
     document["request"]["dryRun"] = json!(true);
     let asked = super::review::read_admission(document).expect("it is a review");
-    let request = asked.request.with_client(&client());
+    let request = asked
+        .request
+        .in_manager(&client(), &(Arc::new(crate::SystemClock) as Arc<dyn crate::Clock>));
     assert!(format!("{:?}", request.client().expect("it has one")).contains("dry_run: true"));
 }
 

@@ -18,7 +18,7 @@ fn said(chain: &[Der], authorities: &[Der]) -> String {
     let (own, intermediates) = chain.split_first().expect("a certificate");
     let confined = || Err("confined".to_owned());
     verify(own, intermediates, authorities, NOW, confined)
-        .map_or_else(|why| why.replace("x509: ", ""), |()| String::new())
+        .map_or_else(|why| why.replace("x509: ", ""), |_| String::new())
 }
 
 #[track_caller]

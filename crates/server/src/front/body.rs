@@ -23,16 +23,18 @@ const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// A body that was read, which counts as one under way for as long as this is there.
+#[derive(Default)]
 pub(super) struct RequestBody {
     pub(super) bytes: Bytes,
-    share: Share,
+    /// `None`: there is none.
+    share: Option<Share>,
 }
 
 impl RequestBody {
     pub(super) fn nothing(bodies: &Arc<Ledger>, user: &str) -> RequestBody {
         RequestBody {
             bytes: Bytes::new(),
-            share: bodies.open(user),
+            share: Some(bodies.open(user)),
         }
     }
 }
@@ -64,7 +66,9 @@ where
         if pieces.len() + data.len() > MAX_BODY {
             return Ok(Collected::TooLarge);
         }
-        if let Err(full) = held.share.grow(data.len()) {
+        if let Some(share) = &mut held.share
+            && let Err(full) = share.grow(data.len())
+        {
             return Ok(Collected::TooMany(full));
         }
         pieces.add(data);

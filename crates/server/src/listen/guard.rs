@@ -15,6 +15,9 @@ use tokio::time::Sleep;
 
 use crate::places::Place;
 
+/// How many bytes are read and written in one turn: what takes about as long as answering a request.
+const TURN: usize = 64 * 1024;
+
 /// A stream with limits on silence. `Unpin`, as long as the stream is.
 pub(crate) struct Guarded<S> {
     stream: S,
@@ -22,6 +25,8 @@ pub(crate) struct Guarded<S> {
     place: Option<Arc<Place>>,
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes that were read and written since others had their turn.
+    moved: usize,
 }
 
 impl<S> Guarded<S> {
@@ -31,7 +36,24 @@ impl<S> Guarded<S> {
             place,
             stall,
             stalled: None,
+            moved: 0,
         }
+    }
+
+    fn count(&mut self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = written {
+            self.moved += count;
+        }
+    }
+
+    /// Gives others their turn when so much was moved.
+    fn take_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.moved < TURN {
+            return Poll::Ready(());
+        }
+        self.moved = 0;
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// The result of a write: when the stream does not take it, the client's time runs.
@@ -52,8 +74,10 @@ impl<S> Guarded<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        ready!(self.take_turn(cx));
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        self.moved += buffer.filled().len() - before;
         if let Some(place) = &self.place
             && buffer.filled().len() > before
             && !place.heard()
@@ -69,7 +93,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.take_turn(cx));
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.count(&result);
         self.written(cx, result)
     }
 
@@ -88,7 +114,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.take_turn(cx));
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.count(&result);
         self.written(cx, result)
     }
 
@@ -99,6 +127,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
@@ -116,6 +145,20 @@ mod tests {
         let (mut server, _client) = pair(1024);
         let long = tokio::time::timeout(Duration::from_secs(3600), server.read_u8()).await;
         assert!(long.is_err(), "an idle connection was ended: {long:?}");
+    }
+
+    #[tokio::test]
+    async fn who_moves_much_gives_others_their_turn() {
+        // It takes everything at once.
+        let mut guarded = Guarded::new(tokio::io::sink(), None, STALL);
+        let bytes = [0; TURN];
+        for is_first in [true, false, false] {
+            let mut writes = std::pin::pin!(guarded.write_all(&bytes));
+            assert_eq!(writes.as_mut().now_or_never().is_some(), is_first);
+            if !is_first {
+                writes.await.unwrap();
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@
 //! Invariants:
 //! - one connection never disturbs another: each is a task of its own with its own limits, and a panic ends in it;
 //! - no connection costs anything for longer than [`Limits`] allow without its client doing something for it;
+//! - no user waits for the many connections of another (see [`rounds`]);
 //! - no client waits for a place: each gets one at once, or is told at once that there is none (see [`crate::places`]);
 //! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is
 //!   left.
@@ -13,6 +14,7 @@ mod guard;
 mod heads;
 mod http1;
 mod lent;
+mod rounds;
 mod threads;
 mod tls_stream;
 mod watch_socket;
@@ -43,6 +45,7 @@ use crate::response::ResponseBody;
 use crate::response::unsent::{self, PIECE, Streams, UnsentBudget};
 use crate::tls::Tls;
 use guard::Guarded;
+use rounds::Seat;
 pub use threads::Threads;
 use tls_stream::TlsStream;
 
@@ -90,8 +93,9 @@ pub async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, 
             // A client without a place sees its connection end; the places tell the log.
             if let Ok(taken) = places.take(address) {
                 let (shared, place) = (shared.clone(), taken.clone());
-                let task = threads.serve(stream, &mut connections, async move |stream| {
-                    connection(stream, &shared, &taken).await;
+                let task = threads.serve(stream, &mut connections, async move |stream, rounds| {
+                    let seat = Arc::new(Seat::new(rounds, taken.clone()));
+                    seat.in_turns(connection(stream, &shared, &taken, &seat)).await;
                 });
                 if let Some(task) = task {
                     place.runs_as(task);
@@ -176,7 +180,7 @@ pub(crate) fn http2_builder(limits: &Limits) -> http2::Builder<Streams> {
 }
 
 /// One connection, from handshake to end.
-async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
+async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>, seat: &Arc<Seat>) {
     // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows
     // soon enough.
     let _ = stream.set_nodelay(true);
@@ -206,6 +210,7 @@ async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>) {
             }),
         }),
         place: place.clone(),
+        seat: seat.clone(),
     };
     // Between the frames of HTTP/2 there is no telling where a head begins.
     let heard = (!is_second).then(|| place.clone());
@@ -227,6 +232,7 @@ struct Session {
     front: Front,
     peer: Arc<Peer>,
     place: Arc<Place>,
+    seat: Arc<Seat>,
 }
 
 /// Why a connection ended before its time.
@@ -239,8 +245,10 @@ where
 {
     let service = hyper::service::service_fn(|request| {
         let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
+        // Each stream is a task of its own, and no connection has more turns than another for its many streams.
+        let seat = session.seat.clone();
         async move {
-            let response = front.answer::<Incoming>(request, &peer).await;
+            let response = seat.in_turns(front.answer::<Incoming>(request, &peer)).await;
             Ok::<_, Infallible>(response.map(|body| Sent { body, under_way }))
         }
     });

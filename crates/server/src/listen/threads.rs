@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::rounds::Rounds;
 use crate::work::STACK;
 
 /// Where connections are served; cheap to clone. Without threads of its own that is the runtime of the caller.
@@ -32,6 +33,7 @@ struct Thread {
     runtime: Handle,
     /// As many clones as the thread has connections, and one.
     load: Arc<()>,
+    rounds: Arc<Rounds>,
 }
 
 impl Threads {
@@ -52,11 +54,11 @@ impl Threads {
     /// connection is lost.
     pub(crate) fn serve<F, S>(&self, stream: TcpStream, connections: &mut JoinSet<()>, serve: F) -> Option<AbortHandle>
     where
-        F: FnOnce(TcpStream) -> S + Send + 'static,
+        F: FnOnce(TcpStream, Option<Arc<Rounds>>) -> S + Send + 'static,
         S: Future<Output = ()> + Send,
     {
         let Some(thread) = self.threads.iter().min_by_key(|thread| Arc::strong_count(&thread.load)) else {
-            return Some(connections.spawn(async move { serve(stream).await }));
+            return Some(connections.spawn(async move { serve(stream, None).await }));
         };
         // The socket belongs to the runtime that accepted it until it is said otherwise.
         let socket = match stream.into_std() {
@@ -66,10 +68,10 @@ impl Threads {
                 return None;
             }
         };
-        let load = thread.load.clone();
+        let (load, rounds) = (thread.load.clone(), thread.rounds.clone());
         let served = async move {
             match TcpStream::from_std(socket) {
-                Ok(stream) => serve(stream).await,
+                Ok(stream) => serve(stream, Some(rounds)).await,
                 Err(error) => tracing::warn!(%error, "a thread could not take a connection"),
             }
             drop(load);
@@ -80,7 +82,12 @@ impl Threads {
 
 impl Thread {
     fn start(mut running: watch::Receiver<()>) -> io::Result<Thread> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let rounds = Arc::new(Rounds::default());
+        let resting = rounds.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .on_thread_park(move || resting.rest())
+            .build()?;
         let handle = runtime.handle().clone();
         std::thread::Builder::new()
             .name("kubewright-serve".to_owned())
@@ -94,6 +101,7 @@ impl Thread {
         Ok(Thread {
             runtime: handle,
             load: Arc::new(()),
+            rounds,
         })
     }
 }
@@ -116,7 +124,7 @@ mod tests {
         for _ in 0..4 {
             let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
             let mut client = client.unwrap();
-            threads.serve(accepted.unwrap().0, &mut connections, |mut stream| async move {
+            threads.serve(accepted.unwrap().0, &mut connections, |mut stream, _| async move {
                 let thread = format!("{:?}\n", std::thread::current().id());
                 stream.write_all(thread.as_bytes()).await.unwrap();
                 // Until the client goes.
@@ -163,7 +171,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let mut connections = JoinSet::new();
-        threads.serve(accepted.unwrap().0, &mut connections, |_stream| std::future::pending());
+        threads.serve(accepted.unwrap().0, &mut connections, |_stream, _| {
+            std::future::pending()
+        });
         drop(threads);
         let ended = connections.join_next().await.expect("one connection");
         assert!(ended.is_err_and(|error| error.is_cancelled()));

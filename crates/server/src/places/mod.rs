@@ -97,7 +97,8 @@ pub(crate) struct Place {
     peer: IpAddr,
     /// The TLS handshake is over.
     secure: AtomicBool,
-    proven: AtomicBool,
+    /// Who the client has proved to be.
+    user: OnceLock<Arc<str>>,
     /// Whether there was a request.
     asked: AtomicBool,
     under_way: AtomicU32,
@@ -177,7 +178,7 @@ impl Places {
             address,
             peer: peer.to_canonical(),
             secure: AtomicBool::new(false),
-            proven: AtomicBool::new(false),
+            user: OnceLock::new(),
             asked: AtomicBool::new(false),
             under_way: AtomicU32::new(0),
             watching: AtomicBool::new(false),
@@ -341,7 +342,12 @@ impl Place {
     }
 
     pub(crate) fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
+        self.user.get().is_some()
+    }
+
+    /// The user that the client has proved to be.
+    pub(crate) fn user(&self) -> Option<&Arc<str>> {
+        self.user.get()
     }
 
     /// The client is authenticated as this user, whose silent connections go when it has its share already.
@@ -359,7 +365,7 @@ impl Place {
             state.send_away(|place| own.contains(&place.id));
         }
         let share = users.take(user, 1)?;
-        if state.open.contains_key(&self.id) && !self.proven.swap(true, Ordering::Relaxed) {
+        if state.open.contains_key(&self.id) && self.user.set(user.into()).is_ok() {
             state.unproven -= 1;
             state.users.insert(self.id, (user.to_owned(), share));
         }

@@ -190,6 +190,11 @@ pub(crate) struct UnsentBuffer {
     side_by_side: bool,
 }
 
+/// Whether an answer is counted at all.
+pub(crate) fn counts(body: &Body) -> bool {
+    !matches!(body, Body::Full(bytes) if bytes.len() <= SMALL)
+}
+
 impl UnsentBuffer {
     /// Waits until another answer may be made for this principal.
     ///

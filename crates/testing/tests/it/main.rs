@@ -7,6 +7,7 @@
 mod alone;
 mod autoscaling;
 mod crashes;
+mod explore;
 mod kit;
 mod pods;
 mod runtime;

@@ -21,7 +21,7 @@ use crate::output::{Failure, Format};
 use crate::program::BuildOptions;
 use crate::project::Project;
 use crate::signals::stop_signal;
-use crate::target::Target;
+use crate::target::{Request, Target};
 
 pub(crate) mod account;
 mod advice;
@@ -198,12 +198,13 @@ impl Arguments {
     ) -> Result<ClusterSource, Failure> {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
-            target.allow(
-                self.allow_context.as_deref(),
-                "`dev`",
-                "dev replaces definitions, applies samples and runs unfinished code there",
-                "without --context dev brings a cluster of its own; ",
-            )?;
+            target.allow(&Request {
+                command: "`dev`",
+                confirmed: self.allow_context.as_deref(),
+                harm: "dev replaces definitions, applies samples and runs unfinished code there",
+                alternative: "without --context dev brings a cluster of its own; ",
+                flag: "--allow-context",
+            })?;
             return Ok(ClusterSource::Existing(Box::new(target)));
         }
         let file = self.kubeconfig.clone().unwrap_or_else(|| private.join("kubeconfig"));

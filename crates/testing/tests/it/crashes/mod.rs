@@ -4,7 +4,7 @@
 //! Each scenario is played once undisturbed, which counts the writes of the controller in question, and then once for
 //! some of them, or for each with `KUBEWRIGHT_EVERY_CRASH=1`: after the n-th write its answer is lost, and with it the
 //! controller and all that it knew. A new one begins with the cluster as it finds it. The API server's objects after
-//! every step are compared, except for values that differ between any two runs; see `snapshot.rs`.
+//! every step are compared, except for values that differ between any two runs ([`TestCluster::snapshot`]).
 //!
 //! How many writes there are is not always the same: two things that happen at once may take one or two. The final
 //! state counts; a controller that needs fewer than n writes this time is not killed.
@@ -16,13 +16,13 @@
 mod connection;
 mod process;
 mod scenarios;
-mod snapshot;
 
 use std::time::Duration;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright_cluster::Nodes;
 use kubewright_cluster::controllers::NAMES;
+use kubewright_testing::explore::Snapshot;
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 
 use process::Process;
@@ -30,7 +30,7 @@ use scenarios::{SCENARIOS, Scenario};
 
 /// The cluster's objects after each step, and how many writes the controller sent.
 struct Run {
-    steps: Vec<(&'static str, Vec<String>)>,
+    steps: Vec<(&'static str, Snapshot)>,
     writes: usize,
 }
 
@@ -58,7 +58,7 @@ async fn played(scenario: &Scenario, controller: &'static str, dies_after: Optio
         }
         cluster.advance(Duration::from_secs(scenario.patience)).await?;
         cluster.settle().await?;
-        steps.push((step.what, snapshot::of(&cluster).await?));
+        steps.push((step.what, cluster.snapshot().await?));
     }
     let writes = process.stop().await;
     cluster.stop().await;
@@ -90,7 +90,7 @@ fn check(scenario: &Scenario, controller: &'static str) -> Result<()> {
         let disturbed = play(scenario, controller, Some(dies_after))?;
         died += usize::from(disturbed.writes >= dies_after);
         for ((what, expected), (_, found)) in undisturbed.steps.iter().zip(&disturbed.steps) {
-            let differences = snapshot::differences(expected, found);
+            let differences = expected.differences(found);
             if !differences.is_empty() {
                 wrong.push(format!(
                     "it died after write {dies_after}; afterwards ({what}):\n{differences}"

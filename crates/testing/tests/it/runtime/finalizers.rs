@@ -136,3 +136,70 @@ async fn an_object_that_was_deleted_before_it_was_seen_is_left_alone() -> Result
     assert!(!bank.0.borrow().contains_key("early"));
     Ok(())
 }
+
+/// Writes the object that it cleans up, as one that reports its progress does, and lets somebody else write it, too.
+struct Talkative(watch::Sender<u32>);
+
+impl Reconciler for Talkative {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> kubewright::Result<Action> {
+        Ok(Action::await_change())
+    }
+
+    async fn cleanup(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Cleanup> {
+        self.0.send_modify(|cleanups| *cleanups += 1);
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let progress = Patch::Merge(json!({"data": {"cleanups": self.0.borrow().to_string()}}));
+        ctx.client()
+            .patch::<ConfigMap, _>(Some("default"), name, &progress)
+            .await?;
+        if name == "contended" {
+            // Of somebody who has held one all along, and whose write the cache has not seen yet.
+            let theirs: Api<ConfigMap> = Api::namespaced(ctx.client().kube().clone(), "default");
+            let note = Patch::Merge(json!({"data": {"theirs": "noted"}}));
+            theirs
+                .patch(name, &PatchParams::default(), &note)
+                .await
+                .map_err(Error::retry)?;
+        }
+        Ok(Cleanup::Done)
+    }
+}
+
+/// Each object is cleaned up once: what is written meanwhile, by the cleanup or by others, does not undo it.
+#[tokio::test]
+async fn a_cleanup_that_writes_its_own_object_runs_once() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let cleanups = watch::Sender::new(0);
+    let controller = Controller::of(Talkative(cleanups.clone())).finalizer(FINALIZER);
+    cluster.run(Operator::new("teller").controller(controller)).await?;
+    let api: Api<ConfigMap> = Api::namespaced(cluster.kube(), "default");
+    let carries = |object: &ConfigMap| {
+        object
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|name| name == FINALIZER)
+    };
+    for (name, others, count) in [("alone", &[][..], 1), ("contended", &["other.example.com/lock"][..], 2)] {
+        api.create(&PostParams::default(), &account(name, others)).await?;
+        cluster
+            .wait_for(Some("default"), name, "it carries the finalizer", carries)
+            .await?;
+        api.delete(name, &DeleteParams::default()).await?;
+        match others {
+            [] => cluster.wait_gone::<ConfigMap>(Some("default"), name).await?,
+            others => {
+                let released =
+                    |object: &ConfigMap| object.metadata.finalizers.as_deref().is_some_and(|left| left == others);
+                cluster
+                    .wait_for(Some("default"), name, "only the other finalizer is left", released)
+                    .await?;
+            }
+        }
+        assert_eq!(*cleanups.borrow(), count, "{name}");
+    }
+    Ok(())
+}

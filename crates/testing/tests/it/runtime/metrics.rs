@@ -291,3 +291,45 @@ async fn without_a_certificate_one_is_made() -> Result<()> {
     running.await.expect("no panic").expect("it stops in order");
     Ok(())
 }
+
+/// A controller that was taken away leaves no queue behind, and one that comes back has each series once.
+#[tokio::test]
+async fn a_queue_is_counted_as_long_as_its_controller_lives() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let manager = judge(&cluster).build().expect("it fits together");
+    let (ready, metrics, controllers) = (manager.ready(), manager.metrics(), manager.controllers());
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    ready.await;
+    let series = || {
+        let text = metrics.encode();
+        let depths = text
+            .lines()
+            .filter(|line| line.starts_with("workqueue_depth{"))
+            .map(str::to_owned);
+        depths.collect::<Vec<_>>()
+    };
+    assert_eq!(series().len(), 2, "one for each priority: {:?}", series());
+    assert!(controllers.remove("judge").await.expect("the manager runs"));
+    assert_eq!(series(), Vec::<String>::new());
+    for _ in 0..2 {
+        controllers
+            .add(Controller::of(Judge).named("judge"))
+            .await
+            .expect("the name is free");
+        let again = async {
+            while series().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), again)
+            .await
+            .expect("it begins");
+        assert_eq!(series().len(), 2, "{:?}", series());
+        assert!(controllers.remove("judge").await.expect("the manager runs"));
+    }
+    assert_eq!(series(), Vec::<String>::new());
+    stop.stop();
+    running.await.expect("no panic").expect("it stops in order");
+    Ok(())
+}

@@ -4,6 +4,7 @@ mod apply;
 mod clusters;
 mod controllers;
 mod election;
+mod events;
 mod finalizers;
 mod indexes;
 mod metrics;

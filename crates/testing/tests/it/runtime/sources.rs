@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kubewright::kube::Api;
 use kubewright::kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kubewright::kube::core::PartialObjectMeta;
@@ -310,5 +310,140 @@ async fn every_object_is_looked_at_again_and_again() -> Result<()> {
     let (_cluster, journal) = started(&["a", "b"], Source::every(Duration::from_millis(5))).await?;
     journal.clear();
     journal.woken(&["a", "b"], "looked at every 5ms").await;
+    Ok(())
+}
+
+/// R3: what panics beside a reconcile loses no change: the keys that may be meant are reconciled because of it, and it
+/// is counted.
+#[tokio::test]
+async fn r3_a_panic_in_a_source_or_an_index_leads_to_a_reconcile() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let journal = Journal::default();
+    let bad = |object: &kubewright::kube::core::ObjectMeta| {
+        assert!(object.name.as_deref() != Some("bad"), "it is bad");
+    };
+    let controller = Controller::of(Noter(journal.clone()))
+        .named("noter")
+        .with_predicate::<ConfigMap>(move |event| {
+            bad(&event.object().metadata);
+            true
+        })
+        .watches::<Secret>(move |secret| {
+            bad(&secret.metadata);
+            Vec::new()
+        })
+        .indexes::<ServiceAccount>("spec.x", move |account| {
+            bad(&account.metadata);
+            Vec::new()
+        });
+    let manager = Manager::builder(cluster.kube()).add(controller).build()?;
+    let (ready, metrics) = (manager.ready(), manager.metrics());
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    ready.await;
+    create::<ConfigMap>(&cluster, json!({"metadata": {"name": "good"}})).await?;
+    journal.woken(&["good"], "ConfigMap default/good created").await;
+    create::<ConfigMap>(&cluster, json!({"metadata": {"name": "bad"}})).await?;
+    journal
+        .woken(&["bad"], "the predicate of ConfigMap panicked: it is bad")
+        .await;
+    create::<Secret>(&cluster, json!({"metadata": {"name": "bad"}})).await?;
+    journal
+        .woken(&["good", "bad"], "the mapping of Secret panicked: it is bad")
+        .await;
+    create::<ServiceAccount>(&cluster, json!({"metadata": {"name": "bad"}})).await?;
+    journal
+        .woken(
+            &["good", "bad"],
+            "the index spec.x of ServiceAccount panicked: it is bad",
+        )
+        .await;
+    let text = metrics.encode();
+    let counted = text
+        .lines()
+        .find(|line| line.starts_with("kubewright_source_panics_total{controller=\"noter\"}"));
+    assert!(counted.is_some_and(|line| !line.ends_with(" 0")), "{counted:?}");
+    stop.stop();
+    running.await.expect("no panic")?;
+    Ok(())
+}
+
+/// However many objects a kind has any of which wakes every key, its first list wakes each key a few times at most.
+#[tokio::test]
+async fn a_list_of_what_wakes_all_wakes_each_once() -> Result<()> {
+    const KEYS: usize = 20;
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    for number in 0..KEYS {
+        create::<ConfigMap>(&cluster, json!({"metadata": {"name": format!("c{number}")}})).await?;
+    }
+    for number in 0..60 {
+        create::<Secret>(&cluster, json!({"metadata": {"name": format!("s{number}")}})).await?;
+    }
+    let journal = Journal::default();
+    let controller = Controller::of(Noter(journal.clone()))
+        .named("noter")
+        .watches_all_of::<Secret>();
+    let manager = Manager::builder(cluster.kube()).add(controller).build()?;
+    let metrics = manager.metrics();
+    let (stop, token) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { token.requested().await }).await });
+    let names: Vec<String> = (0..KEYS).map(|number| format!("c{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    journal.woken(&names, "Secret").await;
+    let text = metrics.encode();
+    let adds = text
+        .lines()
+        .find_map(|line| line.strip_prefix("workqueue_adds_total{controller=\"noter\",name=\"noter\"} "));
+    let adds: f64 = adds.and_then(|adds| adds.parse().ok()).expect("it is counted");
+    assert!(adds <= 5.0 * KEYS as f64, "{adds} adds for {KEYS} keys");
+    stop.stop();
+    running.await.expect("no panic")?;
+    Ok(())
+}
+
+/// An error that panics when it is dropped.
+#[derive(Debug)]
+struct Bomb;
+
+impl std::fmt::Display for Bomb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a bomb")
+    }
+}
+
+impl std::error::Error for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("it goes off");
+    }
+}
+
+/// R3: neither mappings that never end nor those around which something panics keep others from being mapped.
+#[tokio::test]
+async fn r3_mappings_that_hang_or_break_hold_up_no_other() -> Result<()> {
+    let broken = Arc::new(AtomicUsize::new(0));
+    let source = Watch::<Secret>::new().map_with(move |secret, client| {
+        let broken = broken.clone();
+        async move {
+            match secret.metadata.name.as_deref().unwrap_or_default() {
+                name if name.starts_with("hang") => std::future::pending().await,
+                name if name.starts_with("break") && broken.fetch_add(1, Ordering::SeqCst) < 8 => {
+                    Err(Error::retry(Bomb))
+                }
+                _ => labelled(secret, client).await,
+            }
+        }
+    });
+    let (cluster, journal) = started(&["a", "b"], source).await?;
+    for number in 0..8 {
+        create::<Secret>(&cluster, owned_by(&format!("break-{number}"), "a")).await?;
+        create::<Secret>(&cluster, owned_by(&format!("hang-{number}"), "a")).await?;
+    }
+    create::<Secret>(&cluster, owned_by("late", "b")).await?;
+    journal.woken(&["b"], "Secret default/late").await;
+    for number in 0..8 {
+        journal.woken(&["a"], &format!("Secret default/break-{number}")).await;
+    }
     Ok(())
 }

@@ -5,17 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
+use k8s_openapi::api::core::v1::Secret;
 use kubewright::kube;
 use kubewright::kube::ResourceExt as _;
 use kubewright::kube::api::{Api, DynamicObject, PostParams};
 use kubewright::webhook::{WebhookServer, configurations};
 use kubewright::{Action, Context, Controller, Reconciler, Stop, StopSource};
+use kubewright::{AdmissionRequest, Denied, Operator, Validator, Webhook};
 use kubewright_cluster::WebhookCertificates;
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::kinds::{v1, v2};
@@ -38,6 +41,10 @@ fn bundle(certificates: &WebhookCertificates) -> String {
 
 /// The operator serves HTTPS on loopback; CRDs and configurations point there.
 async fn served() -> Result<Served> {
+    serve(operator()).await
+}
+
+async fn serve(operator: Operator) -> Result<Served> {
     let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
     let certificates = WebhookCertificates::new()?;
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -45,7 +52,7 @@ async fn served() -> Result<Served> {
     let server = WebhookServer::new()
         .address("127.0.0.1:0")
         .certificate_dir(directory.path());
-    let operator = operator().webhook_server(server);
+    let operator = operator.webhook_server(server);
     let (crds, descriptions) = (operator.crds()?, operator.webhooks());
     let manager = operator.manager(cluster.kube()).build()?;
     let address = manager.webhook_address();
@@ -328,6 +335,62 @@ async fn w7_slow_clients_take_no_place() -> Result<()> {
     )
     .await;
     created.expect("nobody waits for the slow ones")?;
+    served.stop.stop();
+    Ok(())
+}
+
+/// Asked about anything, it waits for ever.
+struct Hanging(watch::Sender<usize>);
+
+impl Validator for Hanging {
+    type Object = Secret;
+
+    async fn create(&self, _: &Secret, _: &AdmissionRequest) -> Result<(), Denied> {
+        self.0.send_modify(|asked| *asked += 1);
+        std::future::pending().await
+    }
+}
+
+/// W7: reviews take no place of conversions. A review may wait for a list whose objects are converted here.
+#[tokio::test]
+async fn w7_a_conversion_waits_for_no_review() -> Result<()> {
+    let asked = watch::Sender::new(0);
+    let hanging = Webhook::of::<Secret>().validator(Hanging(asked.clone()));
+    let served = serve(operator().webhook(hanging)).await?;
+    let post = |path: &str, body: &Value| {
+        let body = body.to_string();
+        let length = body.len();
+        format!(
+            "POST {path}?timeout=30s HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    };
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "operation": "CREATE", "name": "s", "namespace": "default",
+        "kind": {"group": "", "version": "v1", "kind": "Secret"},
+        "resource": {"group": "", "version": "v1", "resource": "secrets"},
+        "object": {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}},
+    }});
+    let review = post("/validate--v1-secret", &review);
+    let mut reviews = Vec::new();
+    for _ in 0..140 {
+        reviews.push(served.send(review.as_bytes()).await);
+    }
+    let all = async { asked.subscribe().wait_for(|asked| *asked >= 128).await.map(drop) };
+    tokio::time::timeout(std::time::Duration::from_secs(25), all)
+        .await
+        .expect("as many are worked on as there may be")
+        .expect("the server runs");
+    let objects = [guestbook(json!({"size": 3}))];
+    let request = json!({"uid": "u", "desiredAPIVersion": "webapp.my.domain/v2", "objects": objects});
+    let conversion = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
+    let conversion = post("/convert", &conversion);
+    let mut first = reviews.swap_remove(0);
+    let mut byte = [0];
+    tokio::select! {
+        biased;
+        answer = served.raw(conversion.as_bytes()) => assert!(answer.starts_with("HTTP/1.1 200"), "{answer}"),
+        _ = first.read(&mut byte) => panic!("a review was given up before the conversion was answered"),
+    }
     served.stop.stop();
     Ok(())
 }

@@ -1,15 +1,19 @@
 //! A certificate that the operator makes itself: nothing is installed, and the API server calls it through its Service.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kubewright::jiff::{SignedDuration, Timestamp};
+use kubewright::kube;
 use kubewright::kube::api::{Api, DynamicObject, PostParams};
+use kubewright::kube::client::Body;
 use kubewright::kube::core::{ApiResource, GroupVersionKind};
 use kubewright::webhook::{WebhookServer, configurations};
-use kubewright::{Stop, StopSource};
+use kubewright::{Clock, Stop, StopSource};
 use kubewright_testing::{Cluster, Controllers, Images, ProcessRuntime, Result, TestCluster};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -172,5 +176,157 @@ async fn the_secret_of_another_is_not_touched() -> Result<()> {
         "{error}"
     );
     assert_eq!(served(&cluster).await, b"theirs");
+    Ok(())
+}
+
+/// A request as it went out.
+type Sent = (String, String, Vec<u8>);
+
+/// A client that notes its requests.
+fn noted(client: kube::Client, sent: &Arc<Mutex<Vec<Sent>>>) -> kube::Client {
+    let (sent, namespace) = (sent.clone(), client.default_namespace().to_owned());
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, sent) = (client.clone(), sent.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await?.to_vec();
+            let verb = match head.uri.query().unwrap_or_default().contains("watch=") {
+                true => "WATCH".to_owned(),
+                false => head.method.to_string(),
+            };
+            let line = (verb, head.uri.path().to_owned(), body.clone());
+            sent.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            client.send(http::Request::from_parts(head, Body::from(body))).await
+        }
+    });
+    kube::Client::new(service, namespace)
+}
+
+/// The time of day, which the test moves.
+struct Moved(Mutex<SignedDuration>);
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        let ahead = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        start + ahead
+    }
+}
+
+/// What is written is the bundle of the operator's own entries, by a patch; nothing is listed again and again; and the
+/// time of day, by which the certificate is replaced, is the manager's.
+#[tokio::test]
+async fn only_the_bundle_is_written_and_the_clock_is_the_managers() -> Result<()> {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().controllers(Controllers::None)).await?;
+    let ours = &operator().webhooks()[0];
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration");
+    let api: Api<DynamicObject> = Api::all_with(cluster.kube(), &ApiResource::from_gvk(&kind));
+    let entry = |name: &str, namespace: &str| {
+        json!({
+            "name": name, "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"service": {"namespace": namespace, "name": "hooks", "path": ours.path}},
+        })
+    };
+    let shared = json!({"metadata": {"name": "shared"}, "webhooks": [entry("theirs.example.com", "other"), entry("ours.example.com", "default")]});
+    create(&api, &serde_json::from_value(shared).expect("an object")).await;
+    let (sent, clock) = (Arc::default(), Arc::new(Moved(Mutex::default())));
+    let server = WebhookServer::new().address("127.0.0.1:0").own_certificate(SECRET);
+    let manager = operator().webhook_server(server).manager(noted(cluster.kube(), &sent));
+    let manager = manager.clock(clock.clone()).build()?;
+    let (stop, stopped) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { stopped.requested().await }).await });
+    let bundle = async || {
+        let configuration = api.get("shared").await?;
+        let bundles = [0, 1].map(|entry| configuration.data["webhooks"][entry]["clientConfig"]["caBundle"].clone());
+        Ok::<_, kube::Error>(bundles)
+    };
+    let patience = Duration::from_secs(600);
+    let until = async |what: &str, seen: &dyn Fn(&[Value; 2]) -> bool| {
+        let begin = tokio::time::Instant::now();
+        loop {
+            let bundles = bundle().await.expect("it answers");
+            if seen(&bundles) {
+                return bundles;
+            }
+            assert!(begin.elapsed() < patience, "{what}: {bundles:?}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let [theirs, first] = until("it has a bundle", &|bundles| bundles[1].is_string()).await;
+    assert_eq!(theirs, Value::Null);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    // A month before its end it is replaced, in steps.
+    let made = served(&cluster).await;
+    *clock.0.lock().unwrap_or_else(PoisonError::into_inner) = SignedDuration::from_hours(24 * 61);
+    until("the next authority is told", &|bundles| bundles[1] != first).await;
+    let begin = tokio::time::Instant::now();
+    while served(&cluster).await == made {
+        assert!(begin.elapsed() < patience, "the next certificate is served");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let sent = std::mem::take(&mut *sent.lock().unwrap_or_else(PoisonError::into_inner));
+    let configurations: Vec<&Sent> = sent
+        .iter()
+        .filter(|(_, path, _)| path.contains("webhookconfigurations"))
+        .collect();
+    let count = |verb: &str| configurations.iter().filter(|(sent, _, _)| sent == verb).count();
+    assert_eq!((count("PUT"), count("POST")), (0, 0));
+    assert!(count("GET") <= 2, "one list of each kind at most: {}", count("GET"));
+    let patches: Vec<&Sent> = configurations
+        .iter()
+        .filter(|(verb, _, _)| verb == "PATCH")
+        .copied()
+        .collect();
+    assert!(!patches.is_empty());
+    for (_, path, body) in patches {
+        assert!(path.ends_with("/shared"), "{path}");
+        let body: Vec<Value> = serde_json::from_slice(body).expect("a JSON patch");
+        let all: Vec<(&str, &str)> = body
+            .iter()
+            .map(|change| {
+                (
+                    change["op"].as_str().unwrap_or_default(),
+                    change["path"].as_str().unwrap_or_default(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            all,
+            [
+                ("test", "/webhooks/1/name"),
+                ("test", "/webhooks/1/clientConfig/service"),
+                ("add", "/webhooks/1/clientConfig/caBundle")
+            ]
+        );
+        assert_eq!(body[0]["value"], "ours.example.com");
+    }
+    stop.stop();
+    running.await.expect("it does not panic")?;
+    Ok(())
+}
+
+/// An API server that takes requests and answers none does not hold the start up in silence.
+#[tokio::test]
+async fn a_server_that_does_not_answer_ends_the_start_with_a_reason() -> Result<()> {
+    let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().controllers(Controllers::None)).await?;
+    let silent =
+        tower::service_fn(|_: http::Request<Body>| std::future::pending::<Result<http::Response<Body>, kube::Error>>());
+    let server = WebhookServer::new().address("127.0.0.1:0").own_certificate(SECRET);
+    let manager = operator()
+        .webhook_server(server)
+        .manager(kube::Client::new(silent, "default"))
+        .build()?;
+    let ended = tokio::time::timeout(Duration::from_secs(120), manager.run(std::future::pending())).await;
+    let error = ended
+        .expect("it has a deadline")
+        .expect_err("there is no certificate")
+        .to_string();
+    assert!(
+        error.contains("cannot read the Secret default/webhook-server-cert") && error.contains("did not answer"),
+        "{error}"
+    );
+    drop(cluster);
     Ok(())
 }

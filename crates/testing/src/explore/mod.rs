@@ -1,0 +1,207 @@
+//! The fault explorer: plays an operator through thousands of faults, and tells what does not come right.
+//!
+//! An operator that is right on good days may break when its process dies between two writes, when a watch lags, when
+//! an answer is lost. [`Explore`] plays a workload once undisturbed, which counts the operator's writes and the events
+//! that it hears, and then once for each fault: a crash before and after each write, a lost or refused answer, an outage,
+//! a watch that is late, cut or has missed something, a restart that sees an older world, two processes at once, a user
+//! who does not wait. Every run has a cluster of its own, with the built-in controllers, in virtual time. A run that
+//! ends other than the undisturbed one is a finding; its name replays it.
+//!
+//! ```no_run
+//! # fn operator() -> kubewright::Operator { unimplemented!() }
+//! use kubewright_testing::Explore;
+//!
+//! #[test]
+//! fn faults() -> kubewright_testing::Result<()> {
+//!     Explore::of(operator).samples("config/samples")?.run()?.assert_none();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! - `steps.rs`: what the user does,
+//! - `fault.rs`: the faults, and which of them a run admits,
+//! - `seam.rs`, `stream.rs`: the connection at which they strike,
+//! - `play.rs`: one run,
+//! - `log.rs`: what happened in it,
+//! - `snapshot.rs`, `oracles.rs`: what counts as a finding,
+//! - `report.rs`: how it is told.
+//!
+//! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
+
+mod fault;
+mod log;
+mod oracles;
+mod play;
+mod report;
+mod seam;
+mod snapshot;
+mod steps;
+mod stream;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kubewright::Operator;
+use kubewright_cluster::{Cluster, ClusterBuilder};
+
+pub use fault::Fault;
+pub use oracles::Severity;
+pub use report::{Finding, Report};
+pub use snapshot::Snapshot;
+pub use steps::Step;
+
+use crate::error::{Error, Result};
+use play::{Run, play};
+
+/// Makes the operator of one process.
+type OperatorOf = Arc<dyn Fn() -> Operator + Send + Sync>;
+/// Makes the cluster of one run.
+type ClusterOf = Arc<dyn Fn() -> ClusterBuilder + Send + Sync>;
+
+/// Plays an operator through faults; see the [module](self).
+#[must_use = "nothing is played until it runs"]
+pub struct Explore {
+    operator: OperatorOf,
+    cluster: ClusterOf,
+    steps: Vec<Step>,
+    budget: Option<Duration>,
+    jobs: usize,
+    only: Option<Fault>,
+}
+
+impl std::fmt::Debug for Explore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explore")
+            .field("steps", &self.steps)
+            .field("budget", &self.budget)
+            .field("jobs", &self.jobs)
+            .field("only", &self.only)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Explore {
+    /// An exploration of this operator. The function is called for every process, of which each begins with nothing: it
+    /// must not share memory between them. An operator that works on something outside of the cluster needs a stand-in
+    /// that lives as long as the run.
+    pub fn of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Explore {
+        Explore {
+            operator: Arc::new(operator),
+            cluster: Arc::new(Cluster::builder),
+            steps: Vec::new(),
+            budget: Some(Duration::from_secs(60)),
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            only: None,
+        }
+    }
+
+    /// In clusters as this function says: with other nodes, or fewer controllers. Default [`Cluster::builder`].
+    pub fn cluster(mut self, cluster: impl Fn() -> ClusterBuilder + Send + Sync + 'static) -> Explore {
+        self.cluster = Arc::new(cluster);
+        self
+    }
+
+    /// Further steps of the operator's user, in their order.
+    pub fn steps(mut self, steps: impl IntoIterator<Item = Step>) -> Explore {
+        self.steps.extend(steps);
+        self
+    }
+
+    /// The life of the samples in a folder; see [`Step::of_samples`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn samples(self, folder: impl AsRef<Path>) -> Result<Explore> {
+        let steps = Step::of_samples(folder)?;
+        Ok(self.steps(steps))
+    }
+
+    /// How long it may take, by the machine's clock; the report says what was left out. Default a minute.
+    pub fn budget(mut self, budget: Duration) -> Explore {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// All faults, however long that takes.
+    pub fn exhaustive(mut self) -> Explore {
+        self.budget = None;
+        self
+    }
+
+    /// How many runs are played side by side. Default one for each processor.
+    pub fn jobs(mut self, jobs: usize) -> Explore {
+        self.jobs = jobs.max(1);
+        self
+    }
+
+    /// Plays one fault alone, by the name that a report gave it: `crash-after@3`.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when this is no name of a fault.
+    pub fn replay(mut self, fault: &str) -> Result<Explore> {
+        let fault: Fault = fault
+            .parse()
+            .map_err(|error| Error::Runtime(kubewright::Error::Configuration(error)))?;
+        self.only = Some(fault);
+        Ok(self)
+    }
+
+    /// Plays the undisturbed run twice, and then one run for each fault.
+    ///
+    /// # Errors
+    /// When the undisturbed run cannot be played: the operator does not start, or the server refuses a step.
+    pub fn run(self) -> Result<Report> {
+        let begin = Instant::now();
+        let reference = self.play(None)?;
+        let again = self.play(None)?;
+        let all = match &self.only {
+            Some(only) => vec![only.clone()],
+            // What comes of a fault cannot be told where nothing comes to rest without one.
+            None if oracles::is_restless(&reference) => Vec::new(),
+            None => Fault::all_of(&reference.log, self.steps.len()),
+        };
+        let mut report = Report::new(&reference, all.len(), &self.steps);
+        for verdict in oracles::of_reference(&reference, &again) {
+            report.found(None, verdict, &reference);
+        }
+        let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+        let failed = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.min(all.len()) {
+                scope.spawn(|| {
+                    while self.budget.is_none_or(|budget| begin.elapsed() < budget) {
+                        let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                            break;
+                        };
+                        let played = self.play(Some(fault));
+                        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                        match played {
+                            Ok(run) => report.played(fault, &run, &reference),
+                            Err(error) => {
+                                failed
+                                    .lock()
+                                    .unwrap_or_else(PoisonError::into_inner)
+                                    .get_or_insert((fault.clone(), error));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some((fault, error)) = failed {
+            let what = format!("{fault} cannot be played: {error}");
+            return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+        }
+        report.end(begin.elapsed());
+        Ok(report)
+    }
+
+    fn play(&self, fault: Option<&Fault>) -> Result<Run> {
+        play(&self.operator, &self.cluster, &self.steps, fault)
+    }
+}

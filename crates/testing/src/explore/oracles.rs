@@ -1,0 +1,183 @@
+//! What counts as a finding: a disturbed run beside the undisturbed one.
+//!
+//! Few false alarms matter more than the last find. Invariants: a finding names a state or an action that the
+//! undisturbed run shows to be possible, or one that no run may show; what is a matter of chance in any two runs is none.
+
+use std::fmt;
+
+use super::fault::Fault;
+use super::log::Named;
+use super::play::Run;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Something is lost, or never comes right.
+    High,
+    /// It comes right, or harms nobody, and is not as it should be.
+    Low,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::High => "high",
+            Severity::Low => "low",
+        })
+    }
+}
+
+/// What is wrong with a run, in one sentence, and the states that show it.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub(super) severity: Severity,
+    pub(super) what: String,
+    pub(super) details: String,
+}
+
+fn verdict(severity: Severity, what: String, details: String) -> Option<Verdict> {
+    Some(Verdict {
+        severity,
+        what,
+        details,
+    })
+}
+
+/// What is wrong with the undisturbed run.
+pub(super) fn of_reference(run: &Run, again: &Run) -> Vec<Verdict> {
+    let mut found: Vec<Verdict> = of_any(run).into_iter().collect();
+    found.extend(restart(run));
+    if let Some(write) = &run.busy {
+        let what = format!("long after a step it writes again and again: {write}");
+        found.extend(verdict(Severity::High, what, String::new()));
+    }
+    let writes = |run: &Run| -> Vec<String> {
+        let all = run.log.attempts().into_iter().filter(|entry| entry.is_effective());
+        all.map(super::log::Entry::plain).collect()
+    };
+    let differing = run.ends.iter().zip(&again.ends).position(|(one, other)| one != other);
+    if let Some(step) = differing {
+        let details = run.ends[step].differences(&again.ends[step]);
+        let what = format!(
+            "two undisturbed runs end step {step} differently: something of the operator is a matter of chance"
+        );
+        found.extend(verdict(Severity::Low, what, details));
+    } else if writes(run).len() != writes(again).len() {
+        let what = format!(
+            "two undisturbed runs make {} and {} writes: something of the operator is a matter of chance",
+            writes(run).len(),
+            writes(again).len()
+        );
+        found.extend(verdict(Severity::Low, what, String::new()));
+    }
+    found
+}
+
+/// What is wrong with a disturbed run; the first thing is enough.
+pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
+    // What the undisturbed run does is told there.
+    of_any(run)
+        .filter(|_| of_any(reference).is_none())
+        .or_else(|| deleted(fault, run, reference))
+        .or_else(|| ends(run, reference))
+        .or_else(|| restart(run).filter(|_| restart(reference).is_none()))
+}
+
+/// Whether an undisturbed run goes on and on.
+pub(super) fn is_restless(run: &Run) -> bool {
+    run.restless.is_some() || run.busy.is_some() || !run.late_writes.is_empty()
+}
+
+/// What no run may show.
+fn of_any(run: &Run) -> Option<Verdict> {
+    let high = Severity::High;
+    if let Some(panic) = run.panics.first() {
+        return verdict(high, format!("a reconcile panicked: {panic}"), String::new());
+    }
+    if let Some(why) = &run.ended {
+        return verdict(high, format!("the operator ended by itself: {why}"), String::new());
+    }
+    if let Some(step) = run.restless {
+        return verdict(high, format!("it never comes to rest after step {step}"), String::new());
+    }
+    if !run.late_writes.is_empty() {
+        let what = format!("all is done, and it writes again and again: {}", run.late_writes[0]);
+        return verdict(high, what, run.late_writes.join("\n"));
+    }
+    if !run.failing.is_empty() {
+        let what = "all is done, and a reconcile still fails".to_owned();
+        return verdict(high, what, run.failing.trim().to_owned());
+    }
+    None
+}
+
+/// A restart when all is done writes nothing.
+fn restart(run: &Run) -> Option<Verdict> {
+    let first = run.writes_of_a_restart.first()?;
+    let what = format!("a restart when all is done writes: {first}");
+    verdict(Severity::Low, what, run.writes_of_a_restart.join("\n"))
+}
+
+/// An object that lives all through a step of the undisturbed run is not deleted in it.
+fn deleted(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
+    if matches!(fault, Fault::Deleted { .. }) {
+        return None;
+    }
+    for step in 1..reference.ends.len() {
+        if run.hurried.is_some_and(|hurried| step >= hurried) {
+            return None;
+        }
+        let (before, after) = (&reference.ends[step - 1], &reference.ends[step]);
+        let expected = reference.log.deleted_in(step);
+        for named in run.log.deleted_in(step) {
+            if before.has(&named) && after.has(&named) && !expected.contains(&named) {
+                let what = format!("{} is deleted, which nobody asked for", words(&named));
+                return verdict(Severity::High, what, String::new());
+            }
+        }
+    }
+    None
+}
+
+/// After each step the cluster is as after the same step of the undisturbed run.
+fn ends(run: &Run, reference: &Run) -> Option<Verdict> {
+    for (step, (expected, found)) in reference.ends.iter().zip(&run.ends).enumerate() {
+        // A user who did not wait is promised the end alone.
+        if run.hurried.is_some_and(|_| step + 1 < reference.ends.len()) || expected == found {
+            continue;
+        }
+        let (expected_names, found_names) = (expected.names(), found.names());
+        let details = expected.differences(found);
+        let left = found_names.difference(&expected_names).next();
+        let missing = expected_names.difference(&found_names).next();
+        let when = match step {
+            0 => "at the start".to_owned(),
+            step => format!("after step {step}"),
+        };
+        let what = match (left, missing) {
+            (_, Some((named, _))) => format!("{} is missing {when}", words(named)),
+            (Some((named, 1)), None) => format!("{} is left {when}", words(named)),
+            (Some((named, number)), None) => format!("{} is there {number} times {when}", words(named)),
+            (None, None) => {
+                let mut differing = expected_names
+                    .iter()
+                    .filter(|(named, _)| expected.text(named) != found.text(named));
+                match differing.next() {
+                    Some((named, _)) => format!("{} differs {when}", words(named)),
+                    // Of several that are called alike it is another one.
+                    None => format!("the cluster differs {when}"),
+                }
+            }
+        };
+        return verdict(Severity::High, what, details);
+    }
+    None
+}
+
+fn words((resource, namespace, name): &Named) -> String {
+    match namespace.as_str() {
+        "" => format!("{resource} {name}"),
+        namespace => format!("{resource} {namespace}/{name}"),
+    }
+}

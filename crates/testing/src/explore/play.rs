@@ -1,0 +1,326 @@
+//! Plays an operator through one run: the steps of its user, with at most one fault.
+//!
+//! A run has a thread and a time of its own. After every step the cluster comes to rest: some minutes pass, in which
+//! every fault that lasts has ended and every retry had its turn, and then until nothing changes. Invariant: without a
+//! fault one process of the operator runs all the time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::{self, client::Body};
+use kubewright::{Observation, Outcome};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::log::{Entry, Log};
+use super::seam::{Ask, Seam};
+use super::snapshot::{Snapshot, listed};
+use super::steps::Step;
+use super::{ClusterOf, OperatorOf};
+use crate::cluster::TestCluster;
+use crate::error::Result;
+use crate::time::QUIET;
+
+/// How long the cluster is left alone after a step: longer than any fault and the longest retry after it.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// The end of that time, in which an operator that nothing disturbed has nothing left to write.
+const LAST: Duration = Duration::from_secs(60);
+/// How long it may take from then on until nothing changes.
+const LONGEST: Duration = Duration::from_secs(120);
+/// How long nothing may be written when all is done.
+const WATCHED: Duration = Duration::from_secs(300);
+/// How long another process takes to start.
+const RESTART: Duration = Duration::from_secs(1);
+/// How long a process that stood still goes on at most.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What one run came to.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) log: Log,
+    /// When the fault struck.
+    pub(super) struck: Option<Duration>,
+    /// What was there before the first step, and after each.
+    pub(super) ends: Vec<Snapshot>,
+    /// The steps that the user made before the one before had come to rest.
+    pub(super) hurried: Option<usize>,
+    /// The first step after which things changed again and again.
+    pub(super) restless: Option<usize>,
+    /// A write of several that changed something long after a step.
+    pub(super) busy: Option<String>,
+    /// Writes that changed something though all was done.
+    pub(super) late_writes: Vec<String>,
+    /// Writes that changed something after a restart, though all was done.
+    pub(super) writes_of_a_restart: Vec<String>,
+    /// Why the operator ended by itself.
+    pub(super) ended: Option<String>,
+    /// Reconciles that panicked.
+    pub(super) panics: Vec<String>,
+    /// Reconciles that still fail at the end.
+    pub(super) failing: String,
+}
+
+/// Plays a run on a thread's own runtime.
+///
+/// # Errors
+/// When the cluster or the operator cannot start, or a step of the user is refused.
+pub(super) fn play(operator: &OperatorOf, cluster: &ClusterOf, steps: &[Step], fault: Option<&Fault>) -> Result<Run> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| kubewright::Error::Configuration(format!("no runtime: {error}")))?;
+    runtime.block_on(async {
+        let start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
+        let cluster = TestCluster::in_virtual_time(start, cluster()).await?;
+        let (asks, asked) = unbounded_channel();
+        let seam = Seam::new(fault.cloned(), cluster.clone(), asks);
+        let mut player = Player {
+            operator: operator.clone(),
+            cluster,
+            seam,
+            asked,
+            processes: BTreeMap::new(),
+            next: 1,
+            is_hurried: false,
+            busy: None,
+            panics: Arc::default(),
+        };
+        let run = player.run(steps, fault).await;
+        player.cluster.stop().await;
+        run
+    })
+}
+
+struct Player {
+    operator: OperatorOf,
+    cluster: TestCluster,
+    seam: Arc<Seam>,
+    asked: UnboundedReceiver<Ask>,
+    processes: BTreeMap<usize, JoinHandle<std::result::Result<(), kubewright::Error>>>,
+    next: usize,
+    /// The user does not wait any longer.
+    is_hurried: bool,
+    busy: Option<String>,
+    panics: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Player {
+    async fn run(&mut self, steps: &[Step], fault: Option<&Fault>) -> Result<Run> {
+        let mut run = Run::default();
+        let mut revisions = Vec::new();
+        self.start().await?;
+        let mut is_restless = !self.rest().await?;
+        if is_restless {
+            run.restless = Some(0);
+        }
+        // The operator has installed its definitions.
+        let kinds = listed(&self.cluster).await?;
+        run.ends.push(Snapshot::lenient(&self.cluster, &kinds).await?);
+        revisions.push(self.revision());
+        for (at, step) in steps.iter().enumerate() {
+            let number = self.seam.next_step(step.what());
+            step.make(&self.cluster).await?;
+            is_restless = !self.rest().await? || is_restless;
+            if std::mem::take(&mut self.is_hurried) && at + 1 < steps.len() {
+                run.hurried = Some(number);
+            }
+            match fault {
+                Some(Fault::Stale { after, sees }) if *after == number => {
+                    self.end_all();
+                    self.pass(RESTART).await?;
+                    self.seam.show(revisions[*sees]);
+                    self.start().await?;
+                    is_restless = !self.rest().await? || is_restless;
+                }
+                Some(Fault::Deleted { after, object }) if *after == number => {
+                    let (log, _) = self.seam.log();
+                    if let Some(made) = log.made_until(number).get(object - 1) {
+                        self.delete(made).await;
+                        is_restless = !self.rest().await? || is_restless;
+                    }
+                }
+                _ => {}
+            }
+            if is_restless {
+                run.restless.get_or_insert(number);
+            }
+            run.ends.push(Snapshot::lenient(&self.cluster, &kinds).await?);
+            revisions.push(self.revision());
+        }
+        self.seam.tell(
+            0,
+            "everything is done; the cluster is watched for some minutes".to_owned(),
+        );
+        run.late_writes = self.writes_within(WATCHED).await?;
+        run.failing = self.cluster.failures.describe(None, None);
+        self.end_all();
+        self.pass(RESTART).await?;
+        self.seam.tell(0, "the operator is started anew".to_owned());
+        self.start().await?;
+        run.writes_of_a_restart = self.writes_within(PATIENCE).await?;
+        run.busy = self.busy.take();
+        run.ended = self.cluster.ended.borrow().as_ref().map(|(_, why)| why.clone());
+        run.panics = self
+            .panics
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        (run.log, run.struck) = self.seam.log();
+        Ok(run)
+    }
+
+    fn revision(&self) -> u64 {
+        self.cluster.cluster().api().resource_version()
+    }
+
+    /// Starts a process of the operator.
+    async fn start(&mut self) -> Result<()> {
+        let process = self.next;
+        self.next += 1;
+        let (seam, panics) = (self.seam.clone(), self.panics.clone());
+        let observer = move |what: &Observation| match what {
+            Observation::ReconcileStarted {
+                controller,
+                request,
+                causes,
+                ..
+            } => {
+                let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
+                seam.reconcile(
+                    process,
+                    true,
+                    format!("{controller} reconciles {request}: {}", causes.join("; ")),
+                );
+            }
+            Observation::ReconcileFinished {
+                controller,
+                request,
+                outcome,
+                ..
+            } => {
+                if let Outcome::Retry { error, .. } | Outcome::Terminal { error } = outcome
+                    && error.contains("panicked")
+                {
+                    let mut panics = panics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    panics.push(format!("{controller}, {request}: {error}"));
+                }
+                seam.reconcile(
+                    process,
+                    false,
+                    format!("{controller} ends {request}: {}", told(outcome)),
+                );
+                seam.finished(process);
+            }
+            _ => {}
+        };
+        let operator = (self.operator)().observe(Arc::new(observer));
+        let kube = self.cluster.kube_of(&operator).await?;
+        let client = self.seam.client(process, &kube);
+        let running = self.cluster.run_with(operator, client).await?;
+        self.processes.insert(process, running.task);
+        Ok(())
+    }
+
+    fn end(&mut self, process: usize) {
+        self.seam.end(process);
+        if let Some(task) = self.processes.remove(&process) {
+            task.abort();
+        }
+    }
+
+    fn end_all(&mut self) {
+        for process in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.end(process);
+        }
+    }
+
+    /// Lets time pass, and does what the seam asks for meanwhile. Ends early when the user does not wait.
+    async fn pass(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while !self.is_hurried {
+            let ask = tokio::select! {
+                biased;
+                ask = self.asked.recv() => ask,
+                () = tokio::time::sleep_until(until) => return Ok(()),
+            };
+            match ask {
+                Some(Ask::Crash { process }) => {
+                    self.end(process);
+                    tokio::time::sleep(RESTART).await;
+                    self.start().await?;
+                }
+                Some(Ask::TakeOver) => {
+                    tokio::time::sleep(RESTART).await;
+                    self.start().await?;
+                }
+                Some(Ask::GoesOn { process }) => {
+                    let seam = self.seam.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(LAST_WORDS).await;
+                        seam.ask_end(process);
+                    });
+                }
+                Some(Ask::End { process }) => self.end(process),
+                Some(Ask::NextStep) => self.is_hurried = true,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all is done; `false` when it never is.
+    async fn rest(&mut self) -> Result<bool> {
+        self.pass(PATIENCE - LAST).await?;
+        let writes = self.writes_within(LAST).await?;
+        if writes.len() > 1 && self.busy.is_none() {
+            self.busy = writes.into_iter().next();
+        }
+        let begin = Instant::now();
+        let mut before = self.revision();
+        while begin.elapsed() < LONGEST && !self.is_hurried {
+            self.pass(QUIET).await?;
+            let now = self.revision();
+            if now == before {
+                return Ok(true);
+            }
+            before = now;
+        }
+        Ok(self.is_hurried)
+    }
+
+    /// The operator's writes that changed something while this time passed.
+    async fn writes_within(&mut self, time: Duration) -> Result<Vec<String>> {
+        let before = self.seam.log().0.entries.len();
+        self.pass(time).await?;
+        let (log, _) = self.seam.log();
+        let writes = log.entries[before..].iter().filter(|entry| entry.is_effective());
+        Ok(writes.map(Entry::plain).collect())
+    }
+
+    /// Somebody deletes an object.
+    async fn delete(&self, made: &super::log::Made) {
+        let (resource, namespace, name) = &made.named;
+        self.seam.strike(0);
+        self.seam
+            .tell(0, format!("somebody deletes {resource} {namespace}/{name}"));
+        let request = http::Request::delete(made.path.as_str())
+            .body(Body::from(br#"{"propagationPolicy":"Background"}"#.to_vec()));
+        if let Ok(request) = request {
+            // One that is gone needs no deletion.
+            let _: std::result::Result<_, kube::Error> = self.cluster.kube().send(request).await;
+        }
+    }
+}
+
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::RequeueAfter(after) => format!("done, again after {after:?}"),
+        Outcome::Conflict { error, after } => format!("conflict, again after {after:?}: {error}"),
+        Outcome::Retry { error, after, .. } => format!("failed, again after {after:?}: {error}"),
+        Outcome::Terminal { error } => format!("failed for good: {error}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,147 @@
+//! How an exploration is told: a line for each finding, and for each the timeline of its run.
+//!
+//! Faults that end alike are one finding: the first of them stands for all. Invariant: the report is the same for the
+//! same runs, in whatever order they were played.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::oracles::{self, Severity, Verdict};
+use super::play::Run;
+use super::steps::Step;
+
+/// What an exploration came to. Its text is for people.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// How many faults the undisturbed run admits.
+    pub faults: usize,
+    /// How many of them were played.
+    pub played: usize,
+    /// How many of those never struck: the run took another way before.
+    pub missed: usize,
+    /// How long all of it took, by the machine's clock.
+    pub took: Duration,
+    /// The findings, the gravest first.
+    pub findings: Vec<Finding>,
+    steps: usize,
+    writes: usize,
+    events: usize,
+    by_text: BTreeMap<String, Finding>,
+}
+
+/// Something that does not come right.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is wrong, in one sentence.
+    pub what: String,
+    /// The faults that lead to it, in their order; empty when the undisturbed run shows it.
+    pub faults: Vec<Fault>,
+    /// The states that differ, or the writes.
+    pub details: String,
+    /// What happened around the first fault, line by line.
+    pub timeline: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(reference: &Run, faults: usize, steps: &[Step]) -> Report {
+        Report {
+            faults,
+            played: 0,
+            missed: 0,
+            took: Duration::ZERO,
+            findings: Vec::new(),
+            steps: steps.len(),
+            writes: reference.log.attempts().len(),
+            events: reference.log.heard().values().sum(),
+            by_text: BTreeMap::new(),
+        }
+    }
+
+    /// Judges a run.
+    pub(super) fn played(&mut self, fault: &Fault, run: &Run, reference: &Run) {
+        self.played += 1;
+        if run.struck.is_none() {
+            self.missed += 1;
+            return;
+        }
+        if let Some(verdict) = oracles::of_disturbed(fault, run, reference) {
+            self.found(Some(fault), verdict, run);
+        }
+    }
+
+    pub(super) fn found(&mut self, fault: Option<&Fault>, verdict: Verdict, run: &Run) {
+        let new = || Finding {
+            severity: verdict.severity,
+            what: verdict.what.clone(),
+            faults: Vec::new(),
+            details: verdict.details.clone(),
+            timeline: run.log.timeline(run.struck),
+        };
+        let finding = self.by_text.entry(verdict.what.clone()).or_insert_with(new);
+        let Some(fault) = fault else { return };
+        if finding.faults.first().is_some_and(|first| fault < first) {
+            let faults = std::mem::take(&mut finding.faults);
+            *finding = Finding { faults, ..new() };
+        }
+        let at = finding.faults.partition_point(|other| other < fault);
+        finding.faults.insert(at, fault.clone());
+    }
+
+    pub(super) fn end(&mut self, took: Duration) {
+        self.took = took;
+        self.findings = std::mem::take(&mut self.by_text).into_values().collect();
+        self.findings.sort_by(|one, other| {
+            (one.severity, &one.faults, &one.what).cmp(&(other.severity, &other.faults, &other.what))
+        });
+    }
+
+    /// Ends a test with the report when there is a finding.
+    ///
+    /// # Panics
+    /// When there is one.
+    pub fn assert_none(&self) {
+        assert!(self.findings.is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} findings: {} of {} faults in {:.1} s, of {} steps, {} writes, {} events; {} never struck",
+            self.findings.len(),
+            self.played,
+            self.faults,
+            self.took.as_secs_f64(),
+            self.steps,
+            self.writes,
+            self.events,
+            self.missed
+        )?;
+        for (number, finding) in self.findings.iter().enumerate() {
+            let by = match finding.faults.as_slice() {
+                [] => "without any fault".to_owned(),
+                [only] => only.to_string(),
+                [first, others @ ..] => format!("{first} and {} more", others.len()),
+            };
+            writeln!(f, "\n{}. {} ({}; {by})", number + 1, finding.what, finding.severity)?;
+            for line in finding.details.lines().take(6) {
+                let short: String = line.chars().take(400).collect();
+                writeln!(f, "     {short}")?;
+            }
+            for line in &finding.timeline {
+                writeln!(f, "   {line}")?;
+            }
+            if let Some(fault) = finding.faults.first() {
+                writeln!(f, "   again: .replay(\"{fault}\")")?;
+            }
+        }
+        Ok(())
+    }
+}

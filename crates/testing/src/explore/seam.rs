@@ -1,0 +1,507 @@
+//! The connection between the operator's processes and the API server, where requests are noted and faults strike.
+//!
+//! Invariants: without a fault a request reaches the server as it was sent, and its answer comes back as it was given;
+//! a process that has ended sends nothing more; a fault strikes once, unless it says that it lasts. Not here: the
+//! processes themselves, which the player (`play.rs`) starts and ends when this asks for it.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use kubewright::kube::core::Status;
+use kubewright::kube::{self, client::Body};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use super::fault::Fault;
+use super::log::{Entry, Log, What, resource};
+use super::stream;
+use crate::cluster::TestCluster;
+use crate::intercept::{Call, broken, call_of, refused};
+
+/// How long a fault that lasts does so.
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+/// How long a process stands still.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// An answer as a process gets it.
+pub(super) type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
+
+/// What the player is asked to do.
+pub(super) enum Ask {
+    /// End this process and start another one.
+    Crash { process: usize },
+    /// Start another process beside the one that stands still.
+    TakeOver,
+    /// This process goes on: it may end its reconcile, and no more.
+    GoesOn { process: usize },
+    /// End this process.
+    End { process: usize },
+    /// Make the user's next step.
+    NextStep,
+}
+
+pub(super) struct Seam {
+    pub(super) fault: Option<Fault>,
+    asks: UnboundedSender<Ask>,
+    begin: Instant,
+    /// For the intruder, and for the newest revision.
+    cluster: TestCluster,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    log: Log,
+    step: usize,
+    attempts: usize,
+    /// How many events of each resource were delivered.
+    heard: BTreeMap<String, usize>,
+    /// The write with which a fault that lasts began, and until when it does.
+    lasting: Option<(Entry, Instant)>,
+    /// When the fault struck first.
+    struck: Option<Duration>,
+    /// How many processes ended by a crash loop, and the writes of the present one.
+    crashes: usize,
+    since_start: usize,
+    dead: Vec<usize>,
+    /// The process that ends with its reconcile.
+    ending: Option<usize>,
+    /// The revision that lists show, and until when.
+    stale: Option<(u64, Instant)>,
+}
+
+impl Seam {
+    pub(super) fn new(fault: Option<Fault>, cluster: TestCluster, asks: UnboundedSender<Ask>) -> Arc<Seam> {
+        Arc::new(Seam {
+            fault,
+            asks,
+            begin: Instant::now(),
+            cluster,
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client of a process.
+    pub(super) fn client(self: &Arc<Seam>, process: usize, kube: &kube::Client) -> kube::Client {
+        self.state().since_start = 0;
+        let (seam, kube) = (self.clone(), kube.clone());
+        let namespace = kube.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (seam, kube) = (seam.clone(), kube.clone());
+            async move { seam.answer(process, &kube, request).await }
+        });
+        kube::Client::new(service, namespace)
+    }
+
+    /// The process sends nothing more.
+    pub(super) fn end(&self, process: usize) {
+        self.state().dead.push(process);
+    }
+
+    /// A reconcile of this process ended.
+    pub(super) fn finished(&self, process: usize) {
+        let ends = {
+            let mut state = self.state();
+            let ends = state.ending == Some(process);
+            if ends {
+                state.ending = None;
+                state.dead.push(process);
+            }
+            ends
+        };
+        if ends {
+            self.ask_end(process);
+        }
+    }
+
+    /// Has a process ended.
+    pub(super) fn ask_end(&self, process: usize) {
+        // Without a player the run is over.
+        let _ = self.asks.send(Ask::End { process });
+    }
+
+    /// The user's next step begins; answers its number.
+    pub(super) fn next_step(&self, what: &str) -> usize {
+        let step = {
+            let mut state = self.state();
+            state.step += 1;
+            state.step
+        };
+        self.tell(0, format!("step {step}: {what}"));
+        step
+    }
+
+    /// Notes a line for people.
+    pub(super) fn tell(&self, process: usize, text: String) {
+        self.note(process, Call::default(), What::Told(text));
+    }
+
+    /// Notes the begin or the end of a reconcile.
+    pub(super) fn reconcile(&self, process: usize, begins: bool, text: String) {
+        self.note(process, Call::default(), What::Reconcile { begins, text });
+    }
+
+    fn note(&self, process: usize, call: Call, what: What) {
+        let at = self.begin.elapsed();
+        let mut state = self.state();
+        let step = state.step;
+        state.log.entries.push(Entry {
+            at,
+            step,
+            process,
+            what,
+            call,
+        });
+    }
+
+    /// The fault strikes, now.
+    pub(super) fn strike(&self, process: usize) {
+        let Some(fault) = &self.fault else { return };
+        let at = self.begin.elapsed();
+        self.state().struck.get_or_insert(at);
+        self.tell(process, format!("  ✗ {} ({fault})", fault.told()));
+    }
+
+    /// From now on, for a minute, lists show this revision and watches begin late.
+    pub(super) fn show(&self, revision: u64) {
+        self.strike(0);
+        self.state().stale = Some((revision, Instant::now() + MINUTE));
+    }
+
+    /// What happened so far, and when the fault struck.
+    pub(super) fn log(&self) -> (Log, Option<Duration>) {
+        let state = self.state();
+        (state.log.clone(), state.struck)
+    }
+
+    async fn answer(
+        self: Arc<Seam>,
+        process: usize,
+        kube: &kube::Client,
+        request: Request<Body>,
+    ) -> Result<Answer, kube::Error> {
+        if self.state().dead.contains(&process) {
+            return std::future::pending().await;
+        }
+        let call = call_of(&request);
+        let answered = match call.verb.as_str() {
+            "watch" => self.clone().watch(process, kube, request, call).await,
+            "list" => kube.send(self.aged(request)?).await.map(boxed),
+            _ if is_write(&request) => self.clone().write(process, kube, request, call).await,
+            _ => kube.send(request).await.map(boxed),
+        };
+        if self.state().dead.contains(&process) {
+            return std::future::pending().await;
+        }
+        answered
+    }
+
+    /// A list that shows an older world, while a fault says so.
+    fn aged(&self, request: Request<Body>) -> Result<Request<Body>, kube::Error> {
+        let Some((revision, until)) = self.state().stale else {
+            return Ok(request);
+        };
+        if Instant::now() >= until {
+            return Ok(request);
+        }
+        let (mut parts, body) = request.into_parts();
+        let kept = parts.uri.query().unwrap_or_default().split('&').filter(|pair| {
+            !pair.is_empty()
+                && !["resourceVersion=", "resourceVersionMatch=", "limit=", "continue="]
+                    .iter()
+                    .any(|part| pair.starts_with(part))
+        });
+        let kept: String = kept.map(|pair| format!("{pair}&")).collect();
+        let aged = format!(
+            "{}?{kept}resourceVersion={revision}&resourceVersionMatch=Exact",
+            parts.uri.path()
+        );
+        parts.uri = aged
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
+        Ok(Request::from_parts(parts, body))
+    }
+
+    async fn watch(
+        self: Arc<Seam>,
+        process: usize,
+        kube: &kube::Client,
+        request: Request<Body>,
+        call: Call,
+    ) -> Result<Answer, kube::Error> {
+        let is_initial = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("sendInitialEvents=true"));
+        let stale = self.state().stale.filter(|(_, until)| Instant::now() < *until);
+        let opens = match stale {
+            // The past cannot be watched from its beginning; the client lists instead.
+            Some(_) if is_initial => {
+                let status = Status::failure("sendInitialEvents is forbidden", "Invalid").with_code(422);
+                return refused(&status).map(boxed);
+            }
+            Some((_, until)) => Some(until),
+            None => None,
+        };
+        let answer = kube.send(request).await?;
+        if !answer.status().is_success() {
+            return Ok(boxed(answer));
+        }
+        let (parts, body) = answer.into_parts();
+        let delivered = stream::Delivery {
+            seam: self,
+            process,
+            call,
+            is_initial,
+            opens,
+        };
+        Ok(Response::from_parts(parts, delivered.of(body)))
+    }
+
+    /// Counts an event, notes it, and answers what becomes of it.
+    pub(super) fn deliver(&self, process: usize, call: &Call, kind: &str, name: (String, String)) -> Option<&Fault> {
+        let call = Call {
+            namespace: name.0,
+            name: name.1,
+            ..call.clone()
+        };
+        let of = resource(&call);
+        let number = {
+            let mut state = self.state();
+            let count = state.heard.entry(of.clone()).or_default();
+            *count += 1;
+            *count
+        };
+        let strikes = match &self.fault {
+            Some(
+                Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event },
+            ) => *resource == of && *event == number,
+            Some(Fault::Late { resource }) => *resource == of,
+            _ => false,
+        };
+        if strikes {
+            let is_first = self.state().struck.is_none();
+            if is_first {
+                self.strike(process);
+            }
+        }
+        let is_missed = strikes && matches!(self.fault, Some(Fault::Missed { .. }));
+        if !is_missed {
+            self.note(process, call, What::Event(kind.to_owned()));
+        }
+        strikes.then_some(self.fault.as_ref()).flatten()
+    }
+
+    async fn write(
+        self: Arc<Seam>,
+        process: usize,
+        kube: &kube::Client,
+        request: Request<Body>,
+        mut call: Call,
+    ) -> Result<Answer, kube::Error> {
+        let number = {
+            let mut state = self.state();
+            state.attempts += 1;
+            state.since_start += 1;
+            state.attempts
+        };
+        let (parts, body) = request.into_parts();
+        let sent = body.collect().await?.to_bytes();
+        if call.name.is_empty() {
+            // A create names its object in the body, or not at all.
+            let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
+            call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        let note = |code: Option<u16>, effective: bool, call: &Call| {
+            let what = What::Write { code, effective };
+            self.note(process, call.clone(), what);
+        };
+        let strikes = self.fault.as_ref().filter(|fault| fault.write() == Some(number));
+        match strikes {
+            Some(Fault::CrashBefore(_)) => {
+                self.strike(process);
+                note(None, false, &call);
+                return self.crash(process).await;
+            }
+            Some(Fault::Refused(_)) => {
+                self.strike(process);
+                note(Some(500), false, &call);
+                return refused(&Status::failure("the server is not well", "InternalError").with_code(500)).map(boxed);
+            }
+            Some(Fault::Unsent(_)) => {
+                self.strike(process);
+                note(None, false, &call);
+                return Err(broken(ErrorKind::ConnectionReset));
+            }
+            Some(Fault::Slow(_)) => {
+                self.strike(process);
+                tokio::time::sleep(MINUTE / 2).await;
+            }
+            Some(Fault::Touched(_)) => {
+                self.strike(process);
+                self.touch(parts.uri.path(), &call).await;
+            }
+            Some(Fault::Outage(_) | Fault::Forbidden(_)) => {
+                self.strike(process);
+                let first = Entry {
+                    at: self.begin.elapsed(),
+                    step: 0,
+                    process,
+                    what: What::Told(String::new()),
+                    call: call.clone(),
+                };
+                self.state().lasting = Some((first, Instant::now() + MINUTE));
+            }
+            _ => {}
+        }
+        if self.is_out(&call) {
+            let (code, reason) = match self.fault {
+                Some(Fault::Forbidden(_)) => (403, "Forbidden"),
+                _ => (503, "ServiceUnavailable"),
+            };
+            note(Some(code), false, &call);
+            return refused(&Status::failure("for a minute this is refused", reason).with_code(code)).map(boxed);
+        }
+        let request = Request::from_parts(parts, Body::from(sent.to_vec()));
+        let before = self.cluster.cluster().api().resource_version();
+        let answer = kube.send(request).await?;
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let shown: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let effective = parts.status.is_success() && changed(&shown, before);
+        if call.name.is_empty() {
+            call.name = shown["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        let is_answered = !matches!(strikes, Some(Fault::CrashAfter(_) | Fault::Unanswered(_)));
+        note(is_answered.then_some(parts.status.as_u16()), effective, &call);
+        match strikes {
+            Some(Fault::CrashAfter(_)) => {
+                self.strike(process);
+                return self.crash(process).await;
+            }
+            Some(Fault::Unanswered(_)) => {
+                self.strike(process);
+                return Err(broken(ErrorKind::ConnectionReset));
+            }
+            Some(Fault::Paused(_)) => {
+                self.strike(process);
+                let _ = self.asks.send(Ask::TakeOver);
+                tokio::time::sleep(PAUSE).await;
+                self.tell(process, "the process goes on".to_owned());
+                self.state().ending = Some(process);
+                let _ = self.asks.send(Ask::GoesOn { process });
+            }
+            Some(Fault::NextStep(_)) => {
+                self.strike(process);
+                let _ = self.asks.send(Ask::NextStep);
+            }
+            _ => {}
+        }
+        if self.crashes_again(number) {
+            self.strike(process);
+            return self.crash(process).await;
+        }
+        Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
+    }
+
+    /// Whether a crash loop ends the process after this write.
+    fn crashes_again(&self, number: usize) -> bool {
+        const TIMES: usize = 3;
+        let Some(Fault::CrashLoop(first)) = self.fault else {
+            return false;
+        };
+        let mut state = self.state();
+        let is_due = match state.crashes {
+            0 => number == first,
+            TIMES.. => false,
+            // Its successors get a little further each.
+            crashes => state.since_start > crashes.min(2),
+        };
+        state.crashes += usize::from(is_due);
+        is_due
+    }
+
+    async fn crash(&self, process: usize) -> Result<Answer, kube::Error> {
+        self.state().dead.push(process);
+        let _ = self.asks.send(Ask::Crash { process });
+        std::future::pending().await
+    }
+
+    fn is_out(&self, call: &Call) -> bool {
+        let state = self.state();
+        let Some((first, until)) = &state.lasting else {
+            return false;
+        };
+        let this = Entry {
+            call: call.clone(),
+            ..first.clone()
+        };
+        Instant::now() < *until && this.is_like(first)
+    }
+
+    /// Somebody else writes the object.
+    async fn touch(&self, path: &str, call: &Call) {
+        let object = match call.subresource.as_str() {
+            "" => path,
+            subresource => path
+                .strip_suffix(subresource)
+                .and_then(|path| path.strip_suffix('/'))
+                .unwrap_or(path),
+        };
+        let patch =
+            serde_json::json!({"metadata": {"annotations": {TOUCHED: self.begin.elapsed().as_millis().to_string()}}});
+        let request = Request::patch(object)
+            .header("content-type", "application/merge-patch+json")
+            .body(Body::from(patch.to_string().into_bytes()));
+        if let Ok(request) = request {
+            // An object that is not there is touched by nobody.
+            let _ = self.cluster.kube().send(request).await;
+        }
+    }
+}
+
+fn boxed(answer: Response<Body>) -> Answer {
+    answer.map(Body::boxed_unsync)
+}
+
+/// The annotation of the intruder.
+pub(super) const TOUCHED: &str = "explore.kubewright.dev/touched";
+
+fn revision_of(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// Whether an answer tells of a change after `before`: an object that it wrote, or one that is gone.
+fn changed(answer: &Value, before: u64) -> bool {
+    match answer["kind"].as_str() {
+        Some("Status") => true,
+        _ => revision_of(answer) > before,
+    }
+}
+
+/// Writes of events and Leases and dry runs are no writes here: a fault at one of them is no other than none.
+fn is_write(request: &Request<Body>) -> bool {
+    let is_dry = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.split('&').any(|part| part.starts_with("dryRun=")));
+    let is_left_out = request
+        .uri()
+        .path()
+        .split('/')
+        .any(|part| part == "events" || part == "leases");
+    let is_review = request.uri().path().ends_with("reviews");
+    request.method() != http::Method::GET && !is_dry && !is_left_out && !is_review
+}

@@ -1,0 +1,306 @@
+//! What the user of an operator does, step by step, and how steps come out of samples.
+//!
+//! A step is written as its user would send it: a server-side apply, a merge patch, a delete. Steps that were made up
+//! out of a sample may be refused by the server, because only the server knows what the operator's schema and webhooks
+//! allow; they are then as if they had not been made.
+
+use std::path::Path;
+
+use http::Request;
+use http_body_util::BodyExt as _;
+use kubewright::kube::{self, client::Body};
+use serde_json::{Value, json};
+
+use crate::cluster::TestCluster;
+use crate::error::{Error, Result};
+
+/// One step of an operator's user, after which the cluster comes to rest.
+///
+/// ```
+/// use kubewright_testing::explore::Step;
+/// use serde_json::json;
+///
+/// let steps = [
+///     Step::apply("create it", json!({
+///         "apiVersion": "example.com/v1", "kind": "Database",
+///         "metadata": {"name": "db", "namespace": "default"}, "spec": {"replicas": 3},
+///     })),
+///     Step::merge("shrink it", "example.com/v1", "Database", "default", "db", json!({"spec": {"replicas": 1}})),
+///     Step::delete("delete it", "example.com/v1", "Database", "default", "db"),
+/// ];
+/// ```
+#[derive(Clone, Debug)]
+pub struct Step {
+    what: String,
+    change: Change,
+    /// Whether the server may refuse it.
+    is_made_up: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Apply(Value),
+    Merge(Target, Value),
+    Delete(Target),
+}
+
+#[derive(Clone, Debug)]
+struct Target {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl Step {
+    /// Applies an object, by server-side apply as the user's field manager. `what` completes "the user does this: …".
+    pub fn apply(what: impl Into<String>, object: Value) -> Step {
+        Step::new(what, Change::Apply(object))
+    }
+
+    /// Changes an object by a merge patch. The namespace is empty for kinds without one.
+    pub fn merge(
+        what: impl Into<String>,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Step {
+        Step::new(
+            what,
+            Change::Merge(Target::new(api_version, kind, namespace, name), patch),
+        )
+    }
+
+    /// Deletes an object, in the background. The namespace is empty for kinds without one.
+    pub fn delete(what: impl Into<String>, api_version: &str, kind: &str, namespace: &str, name: &str) -> Step {
+        Step::new(what, Change::Delete(Target::new(api_version, kind, namespace, name)))
+    }
+
+    fn new(what: impl Into<String>, change: Change) -> Step {
+        Step {
+            what: what.into(),
+            change,
+            is_made_up: false,
+        }
+    }
+
+    /// The step in words.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// Makes the step.
+    ///
+    /// # Errors
+    /// [`Error::Api`] when the server refuses it, unless it was made up.
+    pub(super) async fn make(&self, cluster: &TestCluster) -> Result<()> {
+        let (target, method, content, body) = match &self.change {
+            Change::Apply(object) => (
+                Target::of(object),
+                "PATCH",
+                "application/apply-patch+yaml",
+                object.clone(),
+            ),
+            Change::Merge(target, patch) => (target.clone(), "PATCH", "application/merge-patch+json", patch.clone()),
+            Change::Delete(target) => {
+                let options = json!({"propagationPolicy": "Background"});
+                (target.clone(), "DELETE", "application/json", options)
+            }
+        };
+        let failed = |source| Error::Api {
+            attempted: format!("make the step {:?}", self.what),
+            source,
+        };
+        let mut path = target.path(cluster).await?;
+        if matches!(self.change, Change::Apply(_)) {
+            path.push_str("?fieldManager=user&force=true");
+        }
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content);
+        let request = request.body(Body::from(body.to_string().into_bytes()));
+        let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
+        let answer = cluster.kube().send(request).await.map_err(failed)?;
+        let is_gone = answer.status() == 404 && matches!(self.change, Change::Delete(_));
+        if answer.status().is_success() || self.is_made_up || is_gone {
+            return Ok(());
+        }
+        let body = answer.into_body().collect().await.map_err(failed)?;
+        let status =
+            serde_json::from_slice(&body.to_bytes()).map_err(|error| failed(kube::Error::SerdeError(error)))?;
+        Err(failed(kube::Error::Api(status)))
+    }
+
+    /// The life of the objects in a folder's files, which end in `.yaml` or `.yml`: they are created; every number and
+    /// truth value of their specs is changed and set back; they are deleted, created and deleted again.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when the folder or a file cannot be read, or holds no object.
+    pub fn of_samples(folder: impl AsRef<Path>) -> Result<Vec<Step>> {
+        let objects = samples(folder.as_ref())?;
+        let mut steps = Vec::new();
+        let create = |steps: &mut Vec<Step>, word: &str| {
+            steps.extend(
+                objects
+                    .iter()
+                    .map(|object| Step::apply(format!("{word} {}", Target::of(object)), object.clone())),
+            );
+        };
+        let delete = |steps: &mut Vec<Step>| {
+            steps.extend(objects.iter().rev().map(|object| {
+                let target = Target::of(object);
+                Step::new(format!("delete {target}"), Change::Delete(target))
+            }));
+        };
+        create(&mut steps, "create");
+        for object in &objects {
+            let mut leaves = Vec::new();
+            collect(&object["spec"], &mut vec!["spec".to_owned()], &mut leaves);
+            for (path, value) in leaves {
+                let Some(other) = another(&value) else { continue };
+                for (word, value) in [("set", other), ("set back", value)] {
+                    let target = Target::of(object);
+                    let patch = path
+                        .iter()
+                        .rev()
+                        .fold(value.clone(), |inner, field| json!({field.as_str(): inner}));
+                    steps.push(Step {
+                        is_made_up: true,
+                        ..Step::new(
+                            format!("{word} {} of {target} to {value}", path.join(".")),
+                            Change::Merge(target, patch),
+                        )
+                    });
+                }
+            }
+        }
+        delete(&mut steps);
+        create(&mut steps, "create again");
+        delete(&mut steps);
+        Ok(steps)
+    }
+}
+
+/// Another value of the same kind: more of a number, the opposite of a truth value.
+fn another(value: &Value) -> Option<Value> {
+    match value {
+        Value::Bool(is_so) => Some(Value::from(!is_so)),
+        Value::Number(number) => Some(Value::from(number.as_i64()?.checked_add(2)?)),
+        _ => None,
+    }
+}
+
+/// The values below this one that are reached by names alone.
+fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                path.push(name.clone());
+                collect(value, path, found);
+                path.pop();
+            }
+        }
+        Value::Array(_) => {}
+        leaf => found.push((path.clone(), leaf.clone())),
+    }
+}
+
+fn samples(folder: &Path) -> Result<Vec<Value>> {
+    let unreadable = |what: String| Error::Runtime(kubewright::Error::Configuration(what));
+    let files = std::fs::read_dir(folder)
+        .map_err(|error| unreadable(format!("cannot read the samples in {}: {error}", folder.display())))?;
+    let mut files: Vec<_> = files
+        .filter_map(|file| Some(file.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml"))
+        .collect();
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file);
+        let text = text.map_err(|error| unreadable(format!("cannot read {}: {error}", file.display())))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+            .map_err(|error| unreadable(format!("{} is no YAML: {error}", file.display())))?;
+        for mut object in documents {
+            if object["kind"] == "Kustomization" || !object.is_object() {
+                continue;
+            }
+            if !object["kind"].is_string() || !object["metadata"]["name"].is_string() {
+                return Err(unreadable(format!(
+                    "{} holds an object without a kind or a name",
+                    file.display()
+                )));
+            }
+            let metadata = object["metadata"].as_object_mut();
+            metadata.into_iter().for_each(|metadata| {
+                metadata.entry("namespace").or_insert_with(|| Value::from("default"));
+            });
+            objects.push(object);
+        }
+    }
+    if objects.is_empty() {
+        return Err(unreadable(format!(
+            "{} holds no sample; write one, as kubectl apply takes it",
+            folder.display()
+        )));
+    }
+    Ok(objects)
+}
+
+impl Target {
+    fn new(api_version: &str, kind: &str, namespace: &str, name: &str) -> Target {
+        Target {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn of(object: &Value) -> Target {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Target {
+            api_version: text(&object["apiVersion"]),
+            kind: text(&object["kind"]),
+            namespace: text(&object["metadata"]["namespace"]),
+            name: text(&object["metadata"]["name"]),
+        }
+    }
+
+    /// The path of the object, by the server's discovery.
+    async fn path(&self, cluster: &TestCluster) -> Result<String> {
+        let prefix = match self.api_version.contains('/') {
+            true => format!("/apis/{}", self.api_version),
+            false => format!("/api/{}", self.api_version),
+        };
+        let failed = |source| Error::Api {
+            attempted: format!("find the kind {} in {}", self.kind, self.api_version),
+            source,
+        };
+        let request = Request::get(prefix.as_str()).body(Vec::new());
+        let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
+        let known: Value = cluster.kube().request(request).await.map_err(failed)?;
+        let of_kind = |resource: &&Value| {
+            resource["kind"] == self.kind.as_str() && !resource["name"].as_str().unwrap_or_default().contains('/')
+        };
+        let found = known["resources"].as_array().and_then(|all| all.iter().find(of_kind));
+        let Some(found) = found else {
+            let what = format!("the cluster has no kind {} in {}", self.kind, self.api_version);
+            return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+        };
+        let plural = found["name"].as_str().unwrap_or_default();
+        Ok(match found["namespaced"] == true {
+            true => format!("{prefix}/namespaces/{}/{plural}/{}", self.namespace, self.name),
+            false => format!("{prefix}/{plural}/{}", self.name),
+        })
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}

@@ -1,0 +1,211 @@
+//! The explorer finds what is wrong with an operator, and nothing where nothing is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kubewright::{Action, Context, Controller, Operator, Reconciler};
+use kubewright_testing::explore::{Explore, Step};
+use kubewright_testing::{Cluster, Controllers, Result};
+use serde_json::json;
+
+/// Makes a copy of every ConfigMap with the label `copy`, in a ConfigMap that is called `…-copy`.
+struct Copier(Habit);
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Habit {
+    /// Nothing.
+    Good,
+    /// It makes the copy when there is none, and does not look at it again.
+    Once,
+    /// It makes the copy under a name that the server makes up, and remembers that afterwards.
+    MadeUpName,
+    /// It writes the time of its last look into the copy.
+    Restless,
+    /// It gives up when a write fails.
+    GivesUp,
+    /// It panics when the copy is gone.
+    Panics,
+}
+
+fn owned_by(owner: &ConfigMap) -> OwnerReference {
+    OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        name: owner.metadata.name.clone().unwrap_or_default(),
+        uid: owner.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+impl Reconciler for Copier {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        let meta = &object.metadata;
+        if meta.labels.as_ref().is_none_or(|labels| !labels.contains_key("copy")) || meta.deletion_timestamp.is_some() {
+            return Ok(Action::await_change());
+        }
+        let (name, namespace) = (
+            meta.name.clone().unwrap_or_default(),
+            meta.namespace.clone().unwrap_or_default(),
+        );
+        let made = meta.annotations.as_ref().and_then(|all| all.get("made"));
+        let mut copy = ConfigMap::default();
+        copy.metadata.name = Some(format!("{name}-copy"));
+        copy.metadata.namespace = Some(namespace.clone());
+        copy.data = object.data.clone();
+        let remember = async |made: String| {
+            let mut object = (*object).clone();
+            object
+                .metadata
+                .annotations
+                .get_or_insert_default()
+                .insert("made".to_owned(), made);
+            ctx.client().update(&object).await.map(drop)
+        };
+        match self.0 {
+            Habit::Good => {
+                ctx.apply(copy).await?;
+            }
+            Habit::Once => {
+                if made.is_none() {
+                    ctx.apply(copy).await?;
+                    remember("yes".to_owned()).await?;
+                }
+            }
+            Habit::MadeUpName => {
+                if made.is_none() {
+                    copy.metadata.generate_name = Some(format!("{name}-copy-"));
+                    copy.metadata.name = None;
+                    copy.metadata.owner_references = Some(vec![owned_by(&object)]);
+                    let copy = ctx.client().create(&copy).await?;
+                    remember(copy.metadata.name.clone().unwrap_or_default()).await?;
+                }
+            }
+            Habit::Restless => {
+                copy.data
+                    .get_or_insert_default()
+                    .insert("seen".to_owned(), ctx.now().to_string());
+                ctx.apply(copy).await?;
+                return Ok(Action::requeue_after(Duration::from_secs(20)));
+            }
+            Habit::GivesUp => {
+                // The error is swallowed: that is what is wrong.
+                let _ = ctx.apply(copy).await;
+            }
+            Habit::Panics => {
+                let known = ctx
+                    .client()
+                    .get::<ConfigMap>(Some(&namespace), &format!("{name}-copy"))
+                    .await?;
+                assert!(known.is_some() || made.is_none(), "the copy is gone");
+                ctx.apply(copy).await?;
+                if made.is_none() {
+                    remember("yes".to_owned()).await?;
+                }
+            }
+        }
+        Ok(Action::await_change())
+    }
+}
+
+fn operator(habit: Habit) -> Operator {
+    Operator::new("copier").controller(Controller::of(Copier(habit)).owns::<ConfigMap>())
+}
+
+fn steps() -> Vec<Step> {
+    let source = |text: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "source", "namespace": "default", "labels": {"copy": "yes"}},
+            "data": {"text": text},
+        })
+    };
+    vec![
+        Step::apply("create the source", source("one")),
+        Step::apply("change the source", source("two")),
+        Step::delete("delete the source", "v1", "ConfigMap", "default", "source"),
+    ]
+}
+
+fn explore(habit: Habit) -> Explore {
+    let only = || {
+        Controllers::Only(
+            ["namespace", "serviceaccount", "garbage-collector"]
+                .map(str::to_owned)
+                .into(),
+        )
+    };
+    Explore::of(move || operator(habit))
+        .cluster(move || Cluster::builder().controllers(only()))
+        .steps(steps())
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_wrong() -> Result<()> {
+    let report = explore(Habit::Good).exhaustive().run()?;
+    report.assert_none();
+    assert!(report.played > 50 && report.played == report.faults, "{report}");
+    assert_eq!(report.missed, 0, "{report}");
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_is_found() -> Result<()> {
+    // A fault that shows it, or none where the undisturbed run does, and a part of the sentence.
+    let check = |habit: Habit, fault: Option<&str>, what: &str| -> Result<()> {
+        let report = explore(habit).replay(fault.unwrap_or("crash-before@1"))?.run()?;
+        let found = report.findings.iter().find(|finding| finding.what.contains(what));
+        let found = found.unwrap_or_else(|| panic!("{habit:?}: {what:?} is not among\n{report}"));
+        let faults: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(faults, Vec::from_iter(fault.map(str::to_owned)), "{habit:?}\n{report}");
+        Ok(())
+    };
+    check(
+        Habit::Once,
+        Some("deleted@1#1"),
+        "configmaps default/source-copy is missing after step 1",
+    )?;
+    check(
+        Habit::MadeUpName,
+        Some("crash-after@1"),
+        "configmaps default/source-copy-* is there 2 times after step 1",
+    )?;
+    check(Habit::Restless, None, "it writes again and again")?;
+    check(
+        Habit::GivesUp,
+        Some("outage@1"),
+        "configmaps default/source-copy is missing after step 1",
+    )?;
+    check(Habit::Panics, Some("deleted@1#1"), "a reconcile panicked")?;
+    Ok(())
+}
+
+#[test]
+fn a_report_tells_what_happened() -> Result<()> {
+    let report = explore(Habit::MadeUpName).replay("crash-after@1")?.run()?;
+    let text = report.to_string();
+    let lines = [
+        "1. configmaps default/source-copy-* is there 2 times after step 1 (high; crash-after@1)",
+        "step 1: create the source",
+        "proc 1    hears ADDED configmaps default/source",
+        "proc 1  configmap reconciles default/source: ConfigMap default/source created",
+        "→ carried out, no answer",
+        "✗ the operator dies; it never sees the answer (crash-after@1)",
+        "proc 2    create configmaps default/source-copy-",
+        "again: .replay(\"crash-after@1\")",
+    ];
+    // In this order.
+    let mut rest = text.as_str();
+    for line in lines {
+        let at = rest
+            .find(line)
+            .unwrap_or_else(|| panic!("{line:?} is missing here:\n{text}"));
+        rest = &rest[at..];
+    }
+    Ok(())
+}
