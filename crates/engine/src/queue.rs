@@ -16,7 +16,7 @@
 //!   each low item before it; items of normal priority yield at most one in `weight` + 1 hand-outs.
 //! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
 //!   memory.
-//! * No operation looks at all items, except a shutdown, and the compaction after a burst, which the items that are
+//! * No operation looks at all items, except a shutdown, [`WorkQueue::each_waiting`], and the compaction after a burst, which the items that are
 //!   gone have paid for (`compact.rs`).
 //!
 //! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
@@ -330,6 +330,12 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
             longest_running: self.longest_run().map_or(Duration::ZERO, |run| now.since(run.started)),
         }
+    }
+
+    /// Changes the causes of every item that waits.
+    pub fn each_waiting(&mut self, mut change: impl FnMut(&mut C)) {
+        let pending = self.slots.iter_mut().flatten().filter_map(|slot| slot.pending.as_mut());
+        pending.for_each(|pending| change(&mut pending.causes));
     }
 
     /// Shuts down at once: waiting items are dropped, nothing more is handed out, adds are ignored. Runs may end.

@@ -22,7 +22,7 @@ use tracing::field::Empty;
 
 use super::all_keys::{AllKeys, Panics};
 use super::indexes::ActiveIndex;
-use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, start_own};
+use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, Standby, start_own};
 use super::{Controller, ErasedReconciler, Settings};
 use crate::action::Action;
 use crate::cache::KindInformers;
@@ -60,6 +60,8 @@ pub(crate) struct Prepared {
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
     shards: Option<Shards>,
+    /// Another replica leads.
+    standby: Standby,
     settings: Settings,
 }
 
@@ -90,7 +92,9 @@ impl Controller {
         let keys = KeyQueue {
             inner: queue.clone(),
             shards: shards.clone(),
+            standby: Standby::default(),
         };
+        let standby = keys.standby.clone();
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let own_cluster = self.settings.cluster.as_str();
         let watched = self.sources.iter().map(|source| source.cluster(own_cluster));
@@ -130,6 +134,7 @@ impl Controller {
             queue,
             own_writes: OwnWrites::new(),
             shards,
+            standby,
             settings: self.settings,
         })
     }
@@ -182,10 +187,19 @@ impl Prepared {
             .controller(&prepared.name, workers, move || queue.metrics());
         let mut terms_before = 0_usize;
         loop {
-            let permit = tokio::select! {
-                biased;
-                () = stop.requested() => break,
-                permit = permits.next() => permit,
+            let permit = match permits.next().now_or_never() {
+                Some(permit) => permit,
+                None => {
+                    prepared.standby.set(true);
+                    prepared.queue.each_waiting(Causes::forget);
+                    let permit = tokio::select! {
+                        biased;
+                        () = stop.requested() => break,
+                        permit = permits.next() => permit,
+                    };
+                    prepared.standby.set(false);
+                    permit
+                }
             };
             if terms_before > 0 {
                 prepared.add_all();
