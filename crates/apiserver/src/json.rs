@@ -21,9 +21,19 @@ fn escape(rest: &[u8]) -> Option<(&'static str, usize)> {
     }
 }
 
+/// The bytes with which a character begins that may have to be escaped.
+const SUSPECTS: [bool; 256] = {
+    let mut suspects = [false; 256];
+    suspects[b'<' as usize] = true;
+    suspects[b'>' as usize] = true;
+    suspects[b'&' as usize] = true;
+    suspects[0xe2] = true;
+    suspects
+};
+
 /// Writes a part of a text. Most parts have nothing to escape, which is seen in one pass.
 pub(crate) fn write_fragment<W: ?Sized + Write>(writer: &mut W, fragment: &str) -> io::Result<()> {
-    let suspect = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xe2);
+    let suspect = |byte: &u8| SUSPECTS[usize::from(*byte)];
     let mut rest = fragment.as_bytes();
     let mut from = 0;
     while let Some(at) = rest.get(from..).and_then(|tail| tail.iter().position(suspect)) {

@@ -98,6 +98,7 @@ const RUNTIME: &[Panel] = &[
                 "sum by (controller) (controller_runtime_max_concurrent_reconciles{WHERE})",
                 "{{controller}} at most",
             ),
+            ("sum by (pod) (kubewright_blocked_reconciles{WHERE})", "{{pod}} blocked"),
         ],
         "short",
     ),

@@ -11,7 +11,8 @@
 //! - LE4 a candidate waits the whole lease from the last change that it saw;
 //! - LE5 a write that lost a race is no leadership, and one of unknown outcome is none before it was read;
 //! - LE6 each time of leading has a number of its own that only grows ([`Election::term`]), whichever replica led
-//!   before; a Lease that is deleted is counted on by every replica that knew it.
+//!   before; a Lease that is deleted is counted on by every replica that knew it;
+//! - LE7 a candidate whose work could not begin at once leaves a free Lease to the others for one lease duration.
 //!
 //! Not here: requests, timers, waiting for guarded work (the shell), and coordinated election (KEP-4355).
 
@@ -93,7 +94,7 @@ pub struct Record {
 pub enum Next {
     /// Read the Lease, and tell [`Election::seen`] or [`Election::failed`].
     Read,
-    /// Write the Lease, and tell [`Election::wrote`] or [`Election::failed`].
+    /// Write the Lease, and tell [`Election::wrote`], [`Election::failed`] or [`Election::unknown`].
     Write(Write),
     /// Nothing before this moment, unless the Lease changes.
     Wait(Instant),
@@ -144,11 +145,15 @@ pub struct Election {
     /// Whether the seen Lease may be old: a write of ours has an unknown outcome, or lost a race.
     doubtful: bool,
     held: Option<Leading>,
+    /// A write of unknown outcome, and when it was sent.
+    unknown: Option<(Write, Instant)>,
     /// The greatest number of a term that is known: a Lease that is deleted and made again must not count from the
     /// beginning (LE6).
     greatest: Option<u64>,
     /// No request before.
     not_before: Instant,
+    /// Whether the work could begin at once.
+    ready: bool,
     leaves: bool,
 }
 
@@ -162,22 +167,31 @@ impl Election {
             observed: None,
             doubtful: true,
             held: None,
+            unknown: None,
             greatest: None,
             not_before: Instant::ZERO,
+            ready: true,
             leaves: false,
         }
+    }
+
+    /// Whether the guarded work could begin at once. A candidate that is not ready leaves a free Lease to the others
+    /// for one lease duration, and then takes it (LE7). A candidate is ready unless it says otherwise.
+    pub fn set_ready(&mut self, ready: bool) {
+        self.ready = ready;
     }
 
     /// The number of the time of leading that is going on: greater than that of every earlier one, of this replica or
     /// another.
     pub fn term(&self, now: Instant) -> Option<u64> {
-        let held = self.held.filter(|held| now < held.renewed + self.settings.renew)?;
-        Some(held.term)
+        self.leads_until(now).and(self.held).map(|held| held.term)
     }
 
-    /// Until when it leads if no renewal succeeds any more.
-    pub fn leads_until(&self) -> Option<Instant> {
-        self.held.map(|held| held.renewed + self.settings.renew)
+    /// Until when it leads if no renewal succeeds any more; `None` when it does not lead. Never past, so that a caller
+    /// may sleep until then.
+    pub fn leads_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.held?.renewed + self.settings.renew;
+        (now < until).then_some(until)
     }
 
     /// The resourceVersion at which the Lease was last seen; `None`: there is none, or it was not seen yet.
@@ -242,17 +256,12 @@ impl Election {
                 transitions: record.transitions,
             }),
             (_, Some(_)) => Next::Wait(self.wake(now)),
-            (None, None) => Next::Write(Write {
+            (record, None) if self.free_from(seen) <= now => Next::Write(Write {
                 purpose: Purpose::Acquire,
-                replaces: None,
+                replaces: record.as_ref().map(|record| record.version.clone()),
                 transitions: self.next_term(),
             }),
-            (Some(record), None) if self.is_free(record, seen.at, now) => Next::Write(Write {
-                purpose: Purpose::Acquire,
-                replaces: Some(record.version.clone()),
-                transitions: self.next_term(),
-            }),
-            (Some(_), None) => Next::Wait(self.wake(now)),
+            (_, None) => Next::Wait(self.wake(now)),
         }
     }
 
@@ -269,6 +278,11 @@ impl Election {
             return;
         }
         let same = order == Some(Ordering::Equal) || (self.observed.is_some() && known.is_none() && record.is_none());
+        if let Some(record) = &record
+            && let Some((write, sent)) = self.took_effect(record)
+        {
+            return self.wrote(&write, record.clone(), sent, now);
+        }
         let ours = record.as_ref().is_some_and(|record| record.holder == self.identity);
         if !ours {
             // Another replica took it, or it is gone: this replica does not lead, regardless of the clock.
@@ -284,6 +298,8 @@ impl Election {
 
     /// A write succeeded that was sent at `sent`; `record` is the Lease now.
     pub fn wrote(&mut self, write: &Write, record: Record, sent: Instant, now: Instant) {
+        self.unknown = None;
+        self.stand_down_if_late(now);
         let held = Leading {
             term: record.transitions,
             renewed: sent,
@@ -309,13 +325,39 @@ impl Election {
         self.doubtful = true;
     }
 
-    /// A request failed, or its outcome is not known. `random` spreads the retries of many replicas.
+    /// The outcome of a write that was sent at `sent` is not known: it may have succeeded, or may yet. `random` as in
+    /// [`Election::failed`].
+    pub fn unknown(&mut self, write: Write, sent: Instant, now: Instant, random: u64) {
+        // Of two that replace the same version the earlier one may be the one that succeeds.
+        let earlier = self
+            .unknown
+            .as_ref()
+            .filter(|(known, _)| known.replaces == write.replaces);
+        let sent = earlier.map_or(sent, |(_, earlier)| sent.min(*earlier));
+        self.unknown = Some((write, sent));
+        self.failed(now, random);
+    }
+
+    /// A request failed. `random` spreads the retries of many replicas.
     pub fn failed(&mut self, now: Instant, random: u64) {
         self.doubtful = true;
         #[allow(clippy::cast_precision_loss)] // a fraction of a delay
         let fraction = (random >> 11) as f64 / (1u64 << 53) as f64;
         let late = self.settings.retry.mul_f64((JITTER - 1.0) * fraction);
         self.not_before = now + self.settings.retry + late;
+    }
+
+    /// The write of unknown outcome, if the Lease shows that it has succeeded: then the replica leads since it was sent,
+    /// whether or not an answer came. Otherwise it would keep the others from the Lease, and not lead.
+    fn took_effect(&mut self, record: &Record) -> Option<(Write, Instant)> {
+        let (write, _) = self.unknown.as_ref()?;
+        if write.replaces.as_ref() == Some(&record.version) {
+            return None; // perhaps later
+        }
+        let ours = record.holder == self.identity && record.transitions == write.transitions;
+        self.unknown
+            .take()
+            .filter(|(write, _)| ours && write.purpose != Purpose::Release)
     }
 
     fn note(&mut self, record: Option<&Record>) {
@@ -326,13 +368,16 @@ impl Election {
         self.greatest.map_or(0, |greatest| greatest.saturating_add(1))
     }
 
-    /// It has no holder, its time is up, or it is this replica's own from before.
-    fn is_free(&self, record: &Record, at: Instant, now: Instant) -> bool {
-        record.holder.is_empty() || record.holder == self.identity || at + record.lease <= now
+    /// When this replica may take the Lease: it has no holder, its time is up, or it is this replica's own from before.
+    fn free_from(&self, seen: &Observed) -> Instant {
+        let held = seen.record.as_ref().filter(|record| !record.holder.is_empty());
+        let others = held.filter(|record| record.holder != self.identity);
+        let free = seen.at + others.map_or(Duration::ZERO, |record| record.lease);
+        if self.ready { free } else { free + self.settings.lease }
     }
 
     fn stand_down_if_late(&mut self, now: Instant) {
-        if self.leads_until().is_some_and(|until| until <= now) {
+        if self.leads_until(now).is_none() {
             self.held = None;
         }
     }
@@ -341,16 +386,10 @@ impl Election {
     fn wake(&self, now: Instant) -> Instant {
         let work = match (&self.held, self.observed.as_ref().filter(|_| !self.doubtful)) {
             (Some(held), _) => held.renewed + self.settings.retry,
-            (
-                None,
-                Some(Observed {
-                    record: Some(record),
-                    at,
-                }),
-            ) => *at + record.lease,
-            (None, _) => now,
+            (None, Some(seen)) => self.free_from(seen),
+            (None, None) => now,
         };
-        let until = self.leads_until().unwrap_or(Instant::MAX);
+        let until = self.leads_until(now).unwrap_or(Instant::MAX);
         work.max(self.not_before).min(until)
     }
 }
@@ -451,7 +490,7 @@ mod tests {
         assert_eq!(election.next(at(2)), Next::Write(renew.clone()));
         // The answer takes 5 seconds; the time counts at which the request was sent.
         election.wrote(&renew, record("me", 3, "9"), at(2), at(7));
-        assert_eq!(election.leads_until(), Some(at(12)));
+        assert_eq!(election.leads_until(at(7)), Some(at(12)));
         assert_eq!((election.term(at(11)), election.term(at(12))), (Some(3), None));
         // An answer that comes after that brings nothing back.
         let renew = write(Purpose::Renew, Some("9"), 3);
@@ -479,6 +518,33 @@ mod tests {
         assert_eq!(election.next(at(4)), Next::Read);
         election.seen(Some(record("other", 4, "11")), at(4));
         assert_eq!((election.term(at(4)), election.next(at(4))), (None, Next::Wait(at(19))));
+    }
+
+    /// Otherwise a replica whose answers are lost holds the Lease for ever, and does not lead.
+    #[test]
+    fn le5_a_write_whose_answer_was_lost_counts_once_the_lease_shows_it() {
+        let lost = |purpose, replaces, transitions| (write(purpose, replaces, transitions), at(2));
+        let check = |lost: (Write, Instant), seen: Record, when: u64, until: Option<u64>| {
+            let mut election = leader();
+            election.unknown(lost.0.clone(), lost.1, at(3), 0);
+            election.seen(Some(seen.clone()), at(when));
+            assert_eq!(election.leads_until(at(when)), until.map(at), "{lost:?}, then {seen:?}");
+        };
+        let renewal = || lost(Purpose::Renew, Some("8"), 3);
+        check(renewal(), record("me", 3, "9"), 3, Some(12));
+        check(renewal(), record("me", 3, "8"), 3, Some(10)); // not yet
+        check(renewal(), record("other", 4, "9"), 3, None);
+        check(renewal(), record("me", 3, "9"), 11, None); // the term had ended
+        // A candidate that was given the Lease without knowing it.
+        let mut election = Election::new("me", SETTINGS);
+        election.seen(None, at(0));
+        election.unknown(write(Purpose::Acquire, None, 0), at(1), at(2), 0);
+        assert_eq!(election.term(at(2)), None);
+        election.seen(Some(record("me", 0, "5")), at(3));
+        assert_eq!(
+            (election.term(at(3)), election.leads_until(at(3))),
+            (Some(0), Some(at(11)))
+        );
     }
 
     #[test]
@@ -532,6 +598,56 @@ mod tests {
         election.failed(at(1), 0);
         assert_eq!(election.next(at(10)), Next::Wait(Instant::MAX));
         assert!(election.has_left());
+    }
+
+    /// A shell sleeps until then: a moment that is past would never let it sleep.
+    #[test]
+    fn le2_the_end_of_a_term_is_never_past() {
+        let election = leader();
+        assert_eq!(election.leads_until(at(9)), Some(at(10)));
+        for late in [10, 11, 1000] {
+            assert_eq!(
+                (election.leads_until(at(late)), election.term(at(late))),
+                (None, None),
+                "at {late}"
+            );
+        }
+    }
+
+    #[test]
+    fn le7_who_is_not_ready_leaves_a_free_lease_to_others_for_a_lease_duration() {
+        // What was seen at 0, and when a candidate takes it that is ready, and one that is not.
+        let check = |seen: Option<Record>, ready: u64, unready: u64| {
+            for (is_ready, takes) in [(true, ready), (false, unready)] {
+                let mut election = Election::new("me", SETTINGS);
+                election.set_ready(is_ready);
+                election.seen(seen.clone(), at(0));
+                if takes > 0 {
+                    assert_eq!(election.next(at(takes - 1)), Next::Wait(at(takes)), "{seen:?}");
+                }
+                assert!(
+                    matches!(
+                        election.next(at(takes)),
+                        Next::Write(Write {
+                            purpose: Purpose::Acquire,
+                            ..
+                        })
+                    ),
+                    "{seen:?}"
+                );
+            }
+        };
+        check(None, 0, 15);
+        check(Some(record("", 4, "7")), 0, 15);
+        check(Some(record("me", 4, "7")), 0, 15);
+        check(Some(record("other", 4, "7")), 15, 30);
+        // It takes it as soon as it is ready.
+        let mut election = Election::new("me", SETTINGS);
+        election.set_ready(false);
+        election.seen(None, at(0));
+        assert_eq!(election.next(at(1)), Next::Wait(at(15)));
+        election.set_ready(true);
+        assert_eq!(election.next(at(2)), Next::Write(write(Purpose::Acquire, None, 0)));
     }
 
     #[test]

@@ -74,7 +74,7 @@
 //! | R3 slow mapping loses no state | `states::tests::r3_no_state_is_lost_in_any_short_history` (exhaustive), `r3_more_states_than_are_kept_wake_everything` |
 //! | R1, R2 | `tests/it/queue_model.rs`, `queue::tests::q3_add_while_processing_is_not_lost` |
 //! | LE1, LE6 one leader, growing terms | `tests/it/election.rs` (property, several replicas and one Lease) |
-//! | LE2–LE5 | `election::tests::le2_…` to `le5_…` |
+//! | LE2–LE5, LE7 | `election::tests::le2_…` to `le7_…` |
 //! | SH1–SH5 one replica at a time works on a shard, every shard is worked on | `tests/it/sharding.rs` (property, several replicas and their Leases) |
 //! | R5 backoff resets | `queue::tests::r5_success_resets_the_backoff` |
 //! | R6 nothing starts after shutdown | `queue::tests::q6_shutdown_hands_out_nothing` |

@@ -244,15 +244,17 @@ impl Sharding {
         }
     }
 
-    /// Until when nothing changes by itself: a term that ends, a member that is not heard of.
+    /// Until when nothing changes by itself: a term that ends, a member that is not heard of. Never past.
     pub fn wake(&self, now: Instant) -> Instant {
-        let terms = self.shards.iter().filter_map(|shard| shard.election.leads_until());
+        let terms = self.shards.iter().filter_map(|shard| shard.election.leads_until(now));
         let deaths = self
             .others
             .values()
             .filter(|member| member.lives(now))
             .map(Member::dies);
-        let own = self.own.leads_until();
-        terms.chain(deaths).chain(own).min().unwrap_or(Instant::MAX)
+        let own = self.own.leads_until(now);
+        let wake = terms.chain(deaths).chain(own).min().unwrap_or(Instant::MAX);
+        debug_assert!(now < wake, "a caller that sleeps until then would not sleep");
+        wake
     }
 }

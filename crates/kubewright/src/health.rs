@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz` over HTTP, as probes expect them.
+//! `/healthz`, which is `/livez` as well, and `/readyz` over HTTP, as probes expect them.
 //!
 //! `200 ok` or `500` with the failed checks; `?verbose` lists all of them; `/readyz/<check>` answers one. Ready means
 //! that every controller's sources have been listed once. A source that fails later is shown with its check, but does
@@ -64,7 +64,9 @@ impl Checks {
     /// Status and text for a path and query.
     pub(crate) fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
         let mut parts = path.trim_matches('/').splitn(2, '/');
-        let endpoint = parts.next().unwrap_or_default();
+        let asked = parts.next().unwrap_or_default();
+        // Kubernetes' own components have a name for each probe.
+        let endpoint = if asked == "livez" { "healthz" } else { asked };
         if !["healthz", "readyz"].contains(&endpoint) {
             return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
         }
@@ -101,14 +103,14 @@ impl Checks {
         match failed {
             true => (
                 StatusCode::INTERNAL_SERVER_ERROR,
-                format!("{text}{endpoint} check failed\n"),
+                format!("{text}{asked} check failed\n"),
             ),
             false
                 if query
                     .split('&')
                     .any(|part| part == "verbose" || part.starts_with("verbose=")) =>
             {
-                (StatusCode::OK, format!("{text}{endpoint} check passed\n"))
+                (StatusCode::OK, format!("{text}{asked} check passed\n"))
             }
             false => (StatusCode::OK, "ok".to_owned()),
         }
@@ -179,6 +181,7 @@ mod tests {
             200,
             "[+]ping ok\n[+]good ok\nreadyz check passed\n",
         );
+        check("/livez", "verbose", 200, "[+]ping ok\nlivez check passed\n");
         check("/readyz/good", "", 200, "ok");
         check("/readyz/other", "", 404, "404 page not found\n");
         check("/metrics", "", 404, "404 page not found\n");

@@ -146,6 +146,7 @@ mod runnable;
 mod sharding;
 mod stop;
 mod trace;
+mod watchdog;
 pub mod webhook;
 pub mod workloads;
 

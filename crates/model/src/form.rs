@@ -1,7 +1,7 @@
 //! The form of an object for a client of its version, and the key under which it is stored.
 
 use kubewright_schema::apply::ObjectType;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Resource;
 
@@ -13,8 +13,8 @@ pub fn full(resource: &Resource, stored: &Value) -> Value {
 /// Adds `apiVersion` and `kind`.
 pub fn with_kind(resource: &Resource, mut object: Value) -> Value {
     if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
-        map.insert("kind".to_owned(), json!(resource.kind));
+        map.insert("apiVersion".to_owned(), resource.api_version().into());
+        map.insert("kind".to_owned(), (&*resource.kind).into());
     }
     object
 }

@@ -148,19 +148,13 @@ impl Authenticator {
     }
 
     fn recognise(&self, identity: &Identity, given: &Given<'_>, audiences: &[String]) -> Result<Authenticated, String> {
-        let ours: Vec<String> = self
-            .audiences()
-            .iter()
-            .filter(|own| audiences.contains(own))
-            .cloned()
-            .collect();
         let mut error = None;
         match identity {
             // A certificate is good for this server only.
-            Identity::User(user) if !ours.is_empty() => {
+            Identity::User(user) if self.ours(audiences).next().is_some() => {
                 return Ok(Authenticated {
                     user: with_authenticated(user.clone()),
-                    audiences: ours,
+                    audiences: self.ours(audiences).cloned().collect(),
                     warning: None,
                 });
             }
@@ -175,14 +169,14 @@ impl Authenticator {
                     "the provided Authorization header contains extra space before the bearer token, and is ignored",
                 );
             }
-            Bearer::Token(token) => match self.token(token, audiences, &ours) {
+            Bearer::Token(token) => match self.token(token, audiences) {
                 Ok(found) => return Ok(found),
                 Err(why) => error = Some(why),
             },
         }
         match &given.socket {
             Ok(None) => {}
-            Ok(Some(token)) => match self.token(token, audiences, &ours) {
+            Ok(Some(token)) => match self.token(token, audiences) {
                 Ok(found) => return Ok(found),
                 Err(why) => error = Some(why),
             },
@@ -199,13 +193,19 @@ impl Authenticator {
         }
     }
 
-    fn token(&self, token: &str, audiences: &[String], ours: &[String]) -> Result<Authenticated, String> {
+    /// Those of these audiences that are this server.
+    fn ours<'s>(&'s self, audiences: &'s [String]) -> impl Iterator<Item = &'s String> {
+        self.audiences().iter().filter(|own| audiences.contains(own))
+    }
+
+    fn token(&self, token: &str, audiences: &[String]) -> Result<Authenticated, String> {
         const INVALID: &str = "invalid bearer token";
         // A token of the file is good for this server only, too.
-        if let Some(user) = self.static_tokens.user(token).filter(|_| !ours.is_empty()) {
+        let is_for_us = || self.ours(audiences).next().is_some();
+        if let Some(user) = self.static_tokens.user(token).filter(|_| is_for_us()) {
             return Ok(Authenticated {
                 user: with_authenticated(user.clone()),
-                audiences: ours.to_vec(),
+                audiences: self.ours(audiences).cloned().collect(),
                 warning: None,
             });
         }

@@ -30,9 +30,10 @@ impl<'a> Writer<'a> {
             Operation::Delete => "DeleteOptions",
             Operation::Connect => "",
         };
-        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if let (Some(all), Some(given)) = (options.as_object_mut(), self.options.as_object()) {
-            all.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let mut options = self.options.clone();
+        if let Some(options) = options.as_object_mut() {
+            options.insert("kind".to_owned(), kind.into());
+            options.insert("apiVersion".to_owned(), "meta.k8s.io/v1".into());
         }
         // A request to a namespace counts as one in it.
         admission::Attributes {

@@ -43,15 +43,15 @@ pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Respons
         Target::Page(Page::Discovery(place)) => !matches!(place, DiscoveryPath::Core | DiscoveryPath::Groups),
         Target::Page(_) => false,
     };
-    if !is_asked(headers, is_document) {
-        return false;
-    }
     let length = match response.body() {
         Body::Full(bytes) => bytes.len(),
         Body::Long(long) => long.len(),
         Body::Watch(_) => 0,
     };
-    (is_document || is_resource && !response.headers().contains_key(VARY)) && length > THRESHOLD
+    // Most answers are short, which is seen at once.
+    length > THRESHOLD
+        && is_asked(headers, is_document)
+        && (is_document || is_resource && !response.headers().contains_key(VARY))
 }
 
 /// An answer as the client takes it: in gzip when it asks for it, without its body when it only wants the head.

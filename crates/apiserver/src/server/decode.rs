@@ -182,9 +182,12 @@ pub(crate) fn check_admitted_kind(object: &mut Value, resource: &Resource, kinds
 }
 
 pub(crate) fn say_what_it_is(object: &mut Value, resource: &Resource) {
-    if let Some(map) = object.as_object_mut() {
-        map.insert("apiVersion".to_owned(), json!(resource.api_version()));
-        map.insert("kind".to_owned(), json!(resource.kind));
+    let Some(map) = object.as_object_mut() else { return };
+    for (field, text) in [("apiVersion", &*resource.api_version()), ("kind", &*resource.kind)] {
+        // Most objects say it themselves.
+        if map.get(field).and_then(Value::as_str) != Some(text) {
+            map.insert(field.to_owned(), text.into());
+        }
     }
 }
 

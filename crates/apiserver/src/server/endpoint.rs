@@ -11,6 +11,7 @@ use super::route::{ResourcePath, Verb};
 use super::special::metrics::MetricsOf;
 use super::special::{self, Posted};
 use super::write::Part;
+use crate::env::BoxFuture;
 use crate::model::status::Status;
 use crate::model::{Connection, Document, Resource, ScalePaths, Subresource, Verbs};
 
@@ -174,35 +175,37 @@ impl Endpoint {
 }
 
 impl Call<'_> {
+    /// A write needs a lot of room for its stages. It has a place of its own, so that no request moves that room about.
     pub(super) async fn run(&mut self, endpoint: Endpoint) -> Result<Reply, Status> {
-        match endpoint {
-            Endpoint::Get => self.get().await,
-            Endpoint::List => self.list().await,
-            Endpoint::Watch => self.watch().await,
-            Endpoint::Create => self.create().await,
-            Endpoint::Update(part) => self.update(part).await,
-            Endpoint::Patch(part) => self.patch(part).await,
-            Endpoint::Delete => self.delete().await,
-            Endpoint::DeleteCollection => self.delete_collection().await,
+        let answering: BoxFuture<'_, Result<Reply, Status>> = match endpoint {
+            Endpoint::Get => return self.get().await,
+            Endpoint::List => Box::pin(self.list()),
+            Endpoint::Watch => Box::pin(self.watch()),
+            Endpoint::Create => Box::pin(self.create()),
+            Endpoint::Update(part) => Box::pin(self.update(part)),
+            Endpoint::Patch(part) => Box::pin(self.patch(part)),
+            Endpoint::Delete => Box::pin(self.delete()),
+            Endpoint::DeleteCollection => Box::pin(self.delete_collection()),
             Endpoint::Nameless(verb) => {
                 if verb == Verb::Patch {
                     self.check_patch_type()?;
                 }
-                Err(Status::bad_request("name must be provided"))
+                return Err(Status::bad_request("name must be provided"));
             }
-            Endpoint::GetScale(paths) => self.get_scale(&paths).await,
-            Endpoint::UpdateScale(paths) => self.update_scale(&paths).await,
-            Endpoint::PatchScale(paths) => self.patch_scale(&paths).await,
-            Endpoint::Document(document) => self.take_document(document).await,
-            Endpoint::Connect(connection) => self.connect(connection).await,
-            Endpoint::Posted(Posted::Bind) => self.bind_what_it_names().await,
-            Endpoint::Posted(Posted::ReviewToken) => self.review_token().await,
-            Endpoint::Posted(Posted::Review(review)) => self.review(review).await,
-            Endpoint::Component => self.get_component(),
-            Endpoint::Components => self.list_components(),
-            Endpoint::Metrics(subject) => self.get_metrics(subject),
-            Endpoint::MetricsList(subject) => self.list_metrics(subject),
-        }
+            Endpoint::GetScale(paths) => return self.get_scale(&paths).await,
+            Endpoint::UpdateScale(paths) => return Box::pin(self.update_scale(&paths)).await,
+            Endpoint::PatchScale(paths) => return Box::pin(self.patch_scale(&paths)).await,
+            Endpoint::Document(document) => Box::pin(self.take_document(document)),
+            Endpoint::Connect(connection) => Box::pin(self.connect(connection)),
+            Endpoint::Posted(Posted::Bind) => Box::pin(self.bind_what_it_names()),
+            Endpoint::Posted(Posted::ReviewToken) => Box::pin(self.review_token()),
+            Endpoint::Posted(Posted::Review(review)) => Box::pin(self.review(review)),
+            Endpoint::Component => return self.get_component(),
+            Endpoint::Components => return self.list_components(),
+            Endpoint::Metrics(subject) => return self.get_metrics(subject),
+            Endpoint::MetricsList(subject) => return self.list_metrics(subject),
+        };
+        answering.await
     }
 }
 

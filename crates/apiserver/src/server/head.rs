@@ -129,7 +129,7 @@ impl ApiServer {
             return;
         }
         let given = given.filter(|id| !id.is_empty());
-        let id = given.or_else(|| HeaderValue::from_str(&crate::env::uuid(self.inner.env.as_ref())).ok());
+        let id = given.or_else(|| HeaderValue::try_from(crate::env::uuid(self.inner.env.as_ref())).ok());
         answer.extend(id.map(|id| (AUDIT_ID, id)));
     }
 
@@ -187,7 +187,8 @@ impl ApiServer {
 
 impl Inner {
     async fn admit_head(&self, arrival: &Arrival, head: &request::Parts, user: UserInfo) -> Decided {
-        self.compact();
+        let now = self.env.now();
+        self.compact(now);
         let query = Query::parse(head.uri.query().unwrap_or("")).map_err(|status| Box::new(self.fail(&status)))?;
         let principal = user.name.clone();
         let refused = |status: Status| Box::new(self.fail_as_asked(&head.headers, &query, &status));
@@ -226,9 +227,9 @@ impl Inner {
             }
             refusal
         })?;
-        self.renew_identity();
+        self.renew_identity(now);
         Ok(Admitted {
-            counted: self.counted(&target, &head.headers, &query),
+            counted: self.counted(&target, &head.headers, &query, now),
             query,
             target,
             user,
@@ -272,7 +273,7 @@ impl Inner {
         Responder {
             output: Output::JSON,
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .respond(Reply::text(500, text))
     }

@@ -153,7 +153,7 @@ pub(crate) struct Call<'a> {
     pub(crate) server: &'a Inner,
     pub(crate) kinds: Arc<Snapshot>,
     pub(crate) resource: Arc<Resource>,
-    pub(crate) path: ResourcePath,
+    pub(crate) path: &'a ResourcePath,
     pub(crate) query: &'a Query,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
@@ -267,7 +267,7 @@ impl ApiServer {
                 let responder = Responder {
                     output: negotiate::of_failure(headers, &Query::default()),
                     query: &Query::default(),
-                    now: self.inner.env.now(),
+                    env: self.inner.env.as_ref(),
                 };
                 Box::new(responder.fail(&refusal))
             })
@@ -395,7 +395,7 @@ impl Inner {
         Responder {
             output: Output::JSON,
             query: &Query::default(),
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .fail(status)
     }
@@ -405,7 +405,7 @@ impl Inner {
         Responder {
             output: negotiate::of_failure(headers, query),
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .fail(status)
     }
@@ -416,7 +416,7 @@ impl Inner {
         }
         let query = &admitted.query;
         match &admitted.target {
-            Target::Resource(path, verb) => self.answer_resource(head, admitted, path.clone(), *verb, body).await,
+            Target::Resource(path, verb) => self.answer_resource(head, admitted, path, *verb, body).await,
             Target::Page(page) => {
                 let answer = self.answer_page(page, head, query);
                 // The served kinds follow from the stored definitions; health must be answered at once.
@@ -434,7 +434,7 @@ impl Inner {
         &self,
         head: &http::request::Parts,
         admitted: &Admitted,
-        path: ResourcePath,
+        path: &ResourcePath,
         verb: Option<Verb>,
         body: &Bytes,
     ) -> Response<Body> {
@@ -442,7 +442,7 @@ impl Inner {
         let (query, audit) = (&admitted.query, admitted.audit.as_deref());
         let refuse = |status: &Status| self.fail_as_asked(headers, query, noted(audit, status));
         let kinds = self.registry.snapshot();
-        let resource = match find(&kinds, &path) {
+        let resource = match find(&kinds, path) {
             Ok(resource) => resource,
             Err(_) if self.is_remote(&path.group, &path.version) => return self.unavailable_text(query),
             Err(Missing::Group) => return self.not_found_text(query),
@@ -450,7 +450,7 @@ impl Inner {
         };
         let Some(verb) = verb else {
             let is_named = resource.verbs == Verbs::CreateOnly && path.name.is_some();
-            let is_unknown = is_named || Endpoint::of(&resource, &path, Verb::Get) == Err(NotServed::Path);
+            let is_unknown = is_named || Endpoint::of(&resource, path, Verb::Get) == Err(NotServed::Path);
             let why = if is_unknown { NotServed::Path } else { NotServed::Method };
             return self.fail(noted(audit, &why.status(&resource, "")));
         };
@@ -463,9 +463,9 @@ impl Inner {
                 return self.fail(noted(audit, &Status::method_not_allowed()));
             }
         }
-        let endpoint = Endpoint::of(&resource, &path, verb);
+        let endpoint = Endpoint::of(&resource, path, verb);
         let refusal = endpoint.as_ref().err().copied();
-        let early = refusal.and_then(|why| why.before_negotiation(&resource, &path, verb));
+        let early = refusal.and_then(|why| why.before_negotiation(&resource, path, verb));
         if early.is_none()
             && matches!(verb, Verb::Get | Verb::Patch | Verb::Delete)
             && let Some(Err(status)) = path.name.as_deref().map(check_path_name)
@@ -483,7 +483,7 @@ impl Inner {
         let responder = Responder {
             output,
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         };
         let mut call = Call {
             server: self,
@@ -544,7 +544,7 @@ impl Inner {
         Responder {
             output: Output::JSON,
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .respond(Reply::text(404, "404 page not found\n"))
     }
@@ -554,7 +554,7 @@ impl Inner {
         Responder {
             output: Output::JSON,
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .respond(Reply::text(503, "service unavailable\n"))
     }

@@ -32,6 +32,8 @@ pub(super) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// How many sorts of requests are told apart.
 const MAX_SORTS: usize = 2_000;
+/// All further ones; it is there when there are so many.
+const OTHERS: u64 = 0;
 
 /// The upper bounds of the durations that are told apart, in milliseconds: those of kube-apiserver.
 const BOUNDS: [u64; 23] = [
@@ -153,7 +155,13 @@ fn scope_label(path: &ResourcePath, verb: Verb) -> &'static str {
 
 impl Inner {
     /// Counts a request that begins, if it is to a resource that is served.
-    pub(super) fn counted(&self, target: &Target, headers: &HeaderMap, query: &Query) -> Option<Counted> {
+    pub(super) fn counted(
+        &self,
+        target: &Target,
+        headers: &HeaderMap,
+        query: &Query,
+        began: Timestamp,
+    ) -> Option<Counted> {
         let Target::Resource(path, Some(verb)) = target else {
             return None;
         };
@@ -177,12 +185,15 @@ impl Inner {
                     "component=\"apiserver\",dry_run=\"{dry_run}\",group=\"{group}\",resource=\"{plural}\",scope=\"{scope}\",\
                      subresource=\"{subresource}\",verb=\"{verb_label}\",version=\"{version}\""
                 );
-                let mut all = monitoring.sorts.write().unwrap_or_else(PoisonError::into_inner);
-                let (hash, labels) = match all.len() < MAX_SORTS {
-                    true => (hash, labels),
-                    false => (0, "component=\"apiserver\"".to_owned()),
-                };
-                all.entry(hash).or_insert_with(|| Sort::new(labels)).clone()
+                let others = sorts().get(&OTHERS).cloned();
+                others.unwrap_or_else(|| {
+                    let mut all = monitoring.sorts.write().unwrap_or_else(PoisonError::into_inner);
+                    let (hash, labels) = match all.len() < MAX_SORTS {
+                        true => (hash, labels),
+                        false => (OTHERS, "component=\"apiserver\"".to_owned()),
+                    };
+                    all.entry(hash).or_insert_with(|| Sort::new(labels)).clone()
+                })
             }
         };
         let is_long = *verb == Verb::Watch || ["log", "proxy", "exec", "attach", "portforward"].contains(&subresource);
@@ -194,7 +205,7 @@ impl Inner {
         Some(Counted {
             sort,
             env: self.env.clone(),
-            began: self.env.now(),
+            began,
             in_flight,
         })
     }

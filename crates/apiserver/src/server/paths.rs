@@ -116,7 +116,7 @@ impl Inner {
         Responder {
             output: Output { pretty, ..Output::JSON },
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         }
         .respond(reply)
     }
@@ -239,7 +239,7 @@ impl Inner {
             Ok(output) => Responder {
                 output,
                 query,
-                now: self.env.now(),
+                env: self.env.as_ref(),
             }
             .respond(Reply::new(
                 200,

@@ -271,13 +271,19 @@ impl Call<'_> {
     /// These objects as the version of the path shows them. An entry that is sent as it is stored and not selected by
     /// its content is not decoded.
     async fn items(&self, entries: Vec<Arc<Entry>>, selection: &Selection) -> Result<Vec<Item>, Status> {
-        let is_kept = |entry: &Arc<Entry>| is_current(&self.resource, entry.revision(), entry.encoded());
-        if selection.is_everything() && entries.iter().all(is_kept) {
-            return Ok(entries.into_iter().map(Item::Kept).collect());
-        }
-        let objects = entries.iter().map(|entry| entry.object()).collect();
-        let shown = self.server.show(&self.resource, objects).await?;
-        Ok(shown.into_iter().map(Item::Read).collect())
+        let is_everything = selection.is_everything();
+        let is_kept =
+            |entry: &Arc<Entry>| is_everything && is_current(&self.resource, entry.revision(), entry.encoded());
+        let read = entries
+            .iter()
+            .filter(|entry| !is_kept(entry))
+            .map(|entry| entry.object());
+        let mut shown = self.server.show(&self.resource, read.collect()).await?.into_iter();
+        let items = entries.into_iter().map(|entry| match is_kept(&entry) {
+            true => Some(Item::Kept(entry)),
+            false => shown.next().map(Item::Read),
+        });
+        Ok(items.flatten().collect())
     }
 
     /// At which revision to list, after which key, and how many (store-R1 to store-R5).

@@ -16,6 +16,7 @@ use kubewright_schema::protobuf::{self, order::Ordered};
 
 use super::lists::{self, Item, List};
 use super::special::streams::Connect;
+use crate::Env;
 use crate::audit::Entry;
 use crate::body::{Body, WatchBody};
 use crate::json;
@@ -23,7 +24,7 @@ use crate::model::Resource;
 use crate::model::status::Status;
 use crate::storage::StoredObject;
 use crate::table::{self, Shown};
-use crate::wire::negotiate::{Format, Output, Transform};
+use crate::wire::negotiate::{self, Format, Output, Transform};
 use crate::wire::query::Query;
 
 /// The longest text of a `Warning` header, and how much all of them may hold together, in characters (apiserver's
@@ -82,10 +83,29 @@ impl Reply {
 /// resources.
 pub(crate) fn prefix(resource: &Resource) -> String {
     // Neither has characters that JSON escapes: they are names.
-    let version = resource.api_version();
+    let slash = if resource.group.is_empty() { "" } else { "/" };
+    let [group, version, kind] = [&*resource.group, &*resource.version, &*resource.kind];
     match resource.custom {
-        Some(_) => ["{\"apiVersion\":\"", &version, "\",\"kind\":\"", &resource.kind, "\","].concat(),
-        None => ["{\"kind\":\"", &resource.kind, "\",\"apiVersion\":\"", &version, "\","].concat(),
+        Some(_) => [
+            "{\"apiVersion\":\"",
+            group,
+            slash,
+            version,
+            "\",\"kind\":\"",
+            kind,
+            "\",",
+        ]
+        .concat(),
+        None => [
+            "{\"kind\":\"",
+            kind,
+            "\",\"apiVersion\":\"",
+            group,
+            slash,
+            version,
+            "\",",
+        ]
+        .concat(),
     }
 }
 
@@ -146,7 +166,7 @@ pub(super) fn encode(resource: &Resource, object: &Value) -> Vec<u8> {
 pub(crate) struct Responder<'a> {
     pub(crate) output: Output,
     pub(crate) query: &'a Query,
-    pub(crate) now: jiff::Timestamp,
+    pub(crate) env: &'a dyn Env,
 }
 
 impl Responder<'_> {
@@ -160,7 +180,7 @@ impl Responder<'_> {
             connect,
         } = reply;
         let mut response = match self.encode(content) {
-            Ok((content_type, body)) => plain(code, &content_type, body),
+            Ok((content_type, body)) => plain(code, content_type, body),
             Err(status) => {
                 let value = status.to_value();
                 let output = self.plain_output();
@@ -236,14 +256,14 @@ impl Responder<'_> {
         entry.answered(&document);
     }
 
-    fn encode(&self, content: Content) -> Result<(String, Body), Status> {
+    fn encode(&self, content: Content) -> Result<(&'static str, Body), Status> {
         if self.output.format == Format::Protobuf {
             return self.encode_protobuf(content);
         }
-        let json = self.output.format.content_type().to_owned();
+        let json = self.output.format.content_type();
         let value = match (content, self.output.transform) {
-            (Content::Watch(watch), _) => return Ok(("application/json".to_owned(), Body::Watch(watch))),
-            (Content::Text(content_type, text), _) => return Ok((content_type.to_owned(), Body::Full(text))),
+            (Content::Watch(watch), _) => return Ok(("application/json", Body::Watch(watch))),
+            (Content::Text(content_type, text), _) => return Ok((content_type, Body::Full(text))),
             (Content::Plain(value), _) => value,
             (Content::Stored(resource, stored), Transform::None) if self.is_compact() => {
                 let mut out = Vec::with_capacity(stored.encoded().len() + 64);
@@ -280,11 +300,11 @@ impl Responder<'_> {
     }
 
     /// The same in protobuf. Content without a protobuf message in Kubernetes (such as `/version`) stays JSON.
-    fn encode_protobuf(&self, content: Content) -> Result<(String, Body), Status> {
-        let media = self.output.format.content_type().to_owned();
+    fn encode_protobuf(&self, content: Content) -> Result<(&'static str, Body), Status> {
+        let media = self.output.format.content_type();
         let value = match (content, self.output.transform) {
-            (Content::Watch(watch), _) => return Ok((format!("{media};stream=watch"), Body::Watch(watch))),
-            (Content::Text(content_type, text), _) => return Ok((content_type.to_owned(), Body::Full(text))),
+            (Content::Watch(watch), _) => return Ok((negotiate::PROTOBUF_WATCH, Body::Watch(watch))),
+            (Content::Text(content_type, text), _) => return Ok((content_type, Body::Full(text))),
             (Content::Stored(resource, stored), Transform::None) if resource.conversion.is_none() => {
                 let written = protobuf::encode_as(&resource.api_version(), &resource.kind, stored.value());
                 return Ok((media, Body::Full(written.map_err(no_protobuf)?.into())));
@@ -308,7 +328,7 @@ impl Responder<'_> {
         match protobuf::encode(&value) {
             Ok(written) => Ok((media, Body::Full(written.into()))),
             Err(protobuf::EncodeError::UnknownKind { .. }) => {
-                let json = Format::Json.content_type().to_owned();
+                let json = Format::Json.content_type();
                 Ok((json, Body::Full(json_text(&value, false).into())))
             }
             Err(error) => Err(no_protobuf(error)),
@@ -406,7 +426,7 @@ impl Responder<'_> {
         let include = table::IncludeObject::parse(self.query.get("includeObject")).map_err(Status::bad_request)?;
         Ok(table::Options {
             include,
-            now: self.now,
+            now: self.env.now(),
             headers: true,
         })
     }
@@ -478,13 +498,13 @@ fn not_a(asked: &str, what: &str, resource: &Resource) -> Status {
     Status::failure(406, "NotAcceptable", message)
 }
 
-fn plain(code: u16, content_type: &str, body: Body) -> Response<Body> {
+fn plain(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     let says_what = !matches!(code, 204 | 304);
-    if let (true, Ok(value)) = (says_what, HeaderValue::from_str(content_type)) {
-        headers.insert(CONTENT_TYPE, value);
+    if says_what {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response

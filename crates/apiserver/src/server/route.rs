@@ -3,10 +3,10 @@
 //! Not here: whether the kind exists; the registry knows that.
 
 use http::Method;
+use percent_encoding::percent_decode_str;
 
 use crate::discovery::DiscoveryPath;
 use crate::model::NAMESPACES;
-use crate::wire::query::decode;
 
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) struct ResourcePath {
 /// Splits a path. A path with an empty segment in the middle is unknown.
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.
-    let path = &decode(path, false);
+    let path = &*percent_decode_str(path).decode_utf8_lossy();
     // The target of `CONNECT host:port`, which has no path, and that of `GET *`.
     if !path.starts_with('/') {
         return Path::Page(Page::Nothing);

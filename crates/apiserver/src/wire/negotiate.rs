@@ -1,5 +1,7 @@
 //! Content negotiation: in which form an answer is wanted, and in which form a body came.
 
+use std::borrow::Cow;
+
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
@@ -9,6 +11,8 @@ use crate::model::status::Status;
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// The media type of a watch in protobuf.
+pub(crate) const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// How bytes are to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,13 +260,10 @@ pub(crate) fn not_transformed() -> Status {
 }
 
 /// The `Accept` header, several ones joined.
-pub(crate) fn accept(headers: &HeaderMap) -> String {
-    let values: Vec<&str> = headers
-        .get_all(ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect();
-    values.join(",")
+pub(crate) fn accept(headers: &HeaderMap) -> Cow<'_, str> {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let first = Cow::Borrowed(values.next().unwrap_or_default());
+    values.fold(first, |joined, value| Cow::Owned([&*joined, ",", value].concat()))
 }
 
 /// Whether the answer is to be indented.

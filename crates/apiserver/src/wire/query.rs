@@ -96,12 +96,10 @@ pub fn first_broken_escape(text: &str) -> Option<String> {
 
 /// Percent-decodes; `+` is a space in queries. Broken escapes stay as they are, bytes that are no UTF-8 become U+FFFD.
 pub(crate) fn decode(text: &str, plus_is_space: bool) -> String {
-    let text = if plus_is_space {
-        text.replace('+', " ")
-    } else {
-        text.to_owned()
-    };
-    percent_decode_str(&text).decode_utf8_lossy().into_owned()
+    if plus_is_space && text.contains('+') {
+        return decode(&text.replace('+', " "), false);
+    }
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

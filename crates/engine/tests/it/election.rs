@@ -149,6 +149,7 @@ impl World {
         match (pending.write, pending.answer) {
             (None, Ok(record)) => election.seen(record, now),
             (Some(write), Ok(Some(record))) => election.wrote(&write, record, pending.sent, now),
+            (Some(write), Err(Refused::Failed)) => election.unknown(write, pending.sent, now, 0),
             (_, Err(Refused::Conflict)) => election.lost_race(),
             _ => election.failed(now, 0),
         }
@@ -160,7 +161,10 @@ impl World {
             return;
         }
         let write = match self.replicas[at].election.next(now) {
-            Next::Wait(_) => return,
+            Next::Wait(until) => {
+                assert!(until > now, "a replica waits until {until}, and it is {now}");
+                return;
+            }
             Next::Read => None,
             Next::Write(write) => Some(write),
         };

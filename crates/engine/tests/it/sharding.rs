@@ -184,6 +184,7 @@ impl World {
             match (pending.write, pending.answer) {
                 (None, Ok(record)) => election.seen(record, now),
                 (Some(write), Ok(Some(record))) => election.wrote(&write, record, pending.sent, now),
+                (Some(write), Err(Refused::Failed)) => election.unknown(write, pending.sent, now, 0),
                 (_, Err(Refused::Conflict)) => election.lost_race(),
                 _ => election.failed(now, 0),
             }
@@ -197,7 +198,10 @@ impl World {
                 continue;
             }
             let write = match self.replicas[at].sharding.next(id, now) {
-                Next::Wait(_) => continue,
+                Next::Wait(until) => {
+                    assert!(until > now, "{id:?} waits until {until}, and it is {now}");
+                    continue;
+                }
                 Next::Read => None,
                 Next::Write(write) => Some(write),
             };
@@ -315,6 +319,8 @@ impl World {
             self.request(at, fate);
             self.answer(at);
             self.work(at);
+            let wake = self.replicas[at].sharding.wake(self.now);
+            assert!(wake > self.now, "a replica sleeps until {wake}, and it is {}", self.now);
             let replica = &self.replicas[at];
             if replica.leaving && replica.sharding.has_left(self.now) {
                 assert!(replica.working.iter().all(Option::is_none));

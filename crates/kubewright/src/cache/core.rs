@@ -9,6 +9,7 @@
 //! Invariants: SI5 `synced` means that the store covers this view and every inline handler has returned for every
 //! object of it, `handlers_synced` that the others have as well; SI9 the watch ends with the last view of its store.
 
+mod catch_up;
 mod shared_informer;
 
 use std::sync::Arc;

@@ -422,7 +422,12 @@ impl Cache {
             config: self.0.watching,
         };
         watch::spawn(watching, self.0.declaring.subscribe(), stop);
-        let guard = Arc::new(StoreGuard { store, _stop: source });
+        let guard = Arc::new(StoreGuard {
+            store,
+            kube: self.0.kube.clone(),
+            caught_up: Default::default(),
+            _stop: source,
+        });
         state
             .stores
             .entry(store_key(resource))

@@ -396,7 +396,11 @@ impl Client {
             deadline: self.request_deadline,
             span: &span,
         };
+        let writing = (!reads).then(|| self.fence.writing());
         let answer = sending.exchange(request, may_repeat).instrument(span.clone()).await;
+        if let Some(writing) = writing {
+            writing.ended();
+        }
         answer.map_err(|error| Error::from_api(attempt, error))
     }
 

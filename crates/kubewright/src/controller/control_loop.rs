@@ -1,18 +1,16 @@
 //! From keys to reconciles: waits until every source is synced, then workers take keys, reconcile and decide about
 //! their retries.
 //!
-//! Invariants: R4 no reconcile before all sources of the controller are synced; R5 success forgets the key's failures,
-//! an error lets the delay grow, a terminal error drops the key until the next event; R6 after the stop no reconcile
+//! Invariants: R4 no reconcile before all sources of the controller are synced; R6 after the stop no reconcile
 //! starts, running ones see the stop in their context and are waited for; R7 a panic is an error of its key and nothing
-//! else; M1 workers take keys only within a term of leading, and its end drops them where they wait; SH8 with sharding
-//! a reconcile holds the term of its key's shard, and ends with it. (R1–R3 are the queue's.)
+//! else; M1 workers take keys only within a term of leading, and its end drops them where they wait; M8 they begin when
+//! the caches show what earlier holders of the Lease wrote (`take_over.rs`); SH8 with sharding a reconcile holds the term
+//! of its key's shard, and ends with it. (R1–R3 are the queue's, R5 is in `settle.rs`.)
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::FutureExt;
 use kubewright_engine::queue::{Priority, Token, Work};
@@ -22,24 +20,27 @@ use tracing::field::Empty;
 
 use super::all_keys::{AllKeys, Panics};
 use super::indexes::ActiveIndex;
+use super::settle::counted;
 use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, Standby, start_own};
+use super::take_over::FreshShards;
 use super::{Controller, ErasedReconciler, Settings};
 use crate::action::Action;
-use crate::cache::KindInformers;
+use crate::cache::{KindInformers, SYNC_TIMEOUT, SharedInformer};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
 use crate::election::{Permit, Permits};
-use crate::error::{Error, Result, end_of_panic, text_of};
-use crate::metrics::{ControllerMetrics, Metrics, ReconcileResult};
-use crate::observe::{Observation, Outcome};
+use crate::error::{Error, Result, end_of_panic};
+use crate::metrics::{ControllerMetrics, Metrics};
+use crate::observe::Observation;
 use crate::own_writes::OwnWrites;
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
 use crate::stop::Stop;
 use crate::trace;
+use crate::watchdog::Watchdog;
 
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
@@ -48,18 +49,20 @@ pub(crate) struct Prepared {
     pub(crate) clusters: BTreeSet<String>,
     reconciler: Box<dyn ErasedReconciler>,
     /// Of the controller's own kind.
-    own: KindInformers,
+    pub(super) own: KindInformers,
     /// Of the controller, in its cluster.
-    client: Client,
+    pub(super) client: Client,
     /// Of its own kind and of those that it owns and watches.
     sources: Vec<ActiveSource>,
     indexes: Vec<ActiveIndex>,
     /// End with the controller.
     _tasks: JoinSet<()>,
-    queue: Queue<Request, Causes>,
+    pub(super) queue: Queue<Request, Causes>,
     own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
-    shards: Option<Shards>,
+    pub(super) shards: Option<Shards>,
+    /// Of which shards the caches are known to be new enough.
+    pub(super) fresh: FreshShards,
     /// Another replica leads.
     standby: Standby,
     settings: Settings,
@@ -71,6 +74,7 @@ pub(crate) struct WorkerOptions {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
+    pub(crate) watchdog: Watchdog,
 }
 
 impl Controller {
@@ -134,6 +138,7 @@ impl Controller {
             queue,
             own_writes: OwnWrites::new(),
             shards,
+            fresh: FreshShards::default(),
             standby,
             settings: self.settings,
         })
@@ -142,15 +147,28 @@ impl Controller {
 
 impl Prepared {
     /// Waits until all sources are synced (R4).
+    ///
+    /// # Errors
+    /// When they take longer than the controller's limit, if it has one.
     pub(crate) async fn synced(&self) -> Result<()> {
-        let within = self.settings.sync_timeout;
-        let indexed = self.indexes.iter().flat_map(ActiveIndex::informers);
-        futures::future::try_join(
-            futures::future::try_join_all(self.sources.iter().map(|source| source.synced_within(within))),
-            futures::future::try_join_all(indexed.map(|informer| informer.synced_within(within))),
-        )
-        .await?;
-        Ok(())
+        let limit = self.settings.sync_timeout;
+        let within = limit.unwrap_or(SYNC_TIMEOUT);
+        loop {
+            let all = self.informers().map(|informer| informer.synced_within(within));
+            match futures::future::try_join_all(all).await {
+                Ok(_) => return Ok(()),
+                Err(error) if limit.is_some() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(controller = %self.name, %error, "the controller waits for its caches; others work");
+                }
+            }
+        }
+    }
+
+    /// The informers of its sources and indexes.
+    pub(super) fn informers(&self) -> impl Iterator<Item = &SharedInformer> {
+        let fed = self.sources.iter().flat_map(ActiveSource::informers);
+        fed.chain(self.indexes.iter().flat_map(ActiveIndex::informers))
     }
 
     /// The health of the sources, for as long as the controller lives.
@@ -201,6 +219,14 @@ impl Prepared {
                     permit
                 }
             };
+            if let Some(began) = permit.began() {
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => break,
+                    () = permit.over() => continue,
+                    () = prepared.catch_up(began, &progress) => {}
+                }
+            }
             if terms_before > 0 {
                 prepared.add_all();
             }
@@ -209,8 +235,8 @@ impl Prepared {
             progress.started();
             let ended = tokio::select! {
                 biased;
-                ended = run.work_until(workers, &permit, &stop) => ended?,
-                never = prepared.take_over() => match never {},
+                ended = run.work_until(workers, &permits, &stop) => ended?,
+                never = prepared.take_over(&progress) => match never {},
             };
             if ended == Ended::Stopped {
                 break;
@@ -218,31 +244,6 @@ impl Prepared {
         }
         prepared.queue.shut_down();
         Ok(())
-    }
-
-    /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
-    fn add_all(&self) {
-        for request in self.own.keys().all() {
-            let causes = Causes::of(Cause::requested("this replica leads again"));
-            self.queue.add(request, Priority::Low, causes);
-        }
-    }
-
-    /// Looks at every key of the gained shards, for ever: earlier changes were another replica's (SH7).
-    async fn take_over(&self) -> Infallible {
-        let Some(mut shards) = self.shards.clone() else {
-            return std::future::pending().await;
-        };
-        let mut known = Vec::new();
-        loop {
-            let gained = shards.gained(&mut known).await;
-            for request in self.own.keys().all() {
-                if gained.has(&request) {
-                    let causes = Causes::of(Cause::requested("this replica takes over its shard"));
-                    self.queue.add(request, Priority::Low, causes);
-                }
-            }
-        }
     }
 
     /// Lets workers begin.
@@ -282,6 +283,8 @@ pub(crate) trait LoopEvents: Send + Sync + 'static {
     fn synced(&self);
     /// Its workers begin, perhaps again.
     fn started(&self);
+    /// Why they do not begin yet, although the caches are synced and this replica leads; `None`: they do.
+    fn waits(&self, why: Option<&'static str>);
 }
 
 /// Why the workers have ended.
@@ -294,12 +297,12 @@ enum Ended {
 }
 
 /// The workers of one controller in one term.
-struct Workers {
-    prepared: Arc<Prepared>,
+pub(super) struct Workers {
+    pub(super) prepared: Arc<Prepared>,
     client: Arc<Client>,
     options: WorkerOptions,
-    metrics: ControllerMetrics,
-    stop: Stop,
+    pub(super) metrics: ControllerMetrics,
+    pub(super) stop: Stop,
     /// Held as long as a worker lives (M4).
     permit: Permit,
 }
@@ -338,11 +341,12 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 impl Workers {
     /// Waits for the workers: at the stop they finish their keys, at the end of the term they are dropped where they
     /// wait.
-    async fn work_until(&self, mut workers: JoinSet<()>, permit: &Permit, stop: &Stop) -> Result<Ended> {
+    async fn work_until(&self, mut workers: JoinSet<()>, permits: &Permits, stop: &Stop) -> Result<Ended> {
+        let permit = &self.permit;
         let died = tokio::select! {
             biased;
             () = stop.requested() => None,
-            () = permit.over() => return Ok(self.abandon(workers).await),
+            () = permit.over() => return Ok(self.abandon(workers, permits).await),
             ended = workers.join_next() => ended,
         };
         self.prepared.queue.shut_down();
@@ -356,7 +360,7 @@ impl Workers {
         loop {
             let ended = tokio::select! {
                 biased;
-                () = permit.over() => return Ok(self.abandon(workers).await),
+                () = permit.over() => return Ok(self.abandon(workers, permits).await),
                 ended = workers.join_next() => ended,
             };
             match ended {
@@ -368,10 +372,16 @@ impl Workers {
         }
     }
 
-    /// Aborts the workers and waits until they are gone.
-    async fn abandon(&self, mut workers: JoinSet<()>) -> Ended {
+    /// Aborts the workers and waits until they are gone, or until this replica leads again although one is left, which
+    /// blocks its thread: its key stays with it, and all others are worked on.
+    async fn abandon(&self, mut workers: JoinSet<()>, permits: &Permits) -> Ended {
         tracing::info!(controller = %self.prepared.name, "controller stops, because this replica does not lead any more");
-        workers.shutdown().await;
+        let mut later = permits.clone();
+        tokio::select! {
+            biased;
+            () = workers.shutdown() => {}
+            _ = later.next() => {}
+        }
         Ended::TermOver
     }
 
@@ -384,6 +394,7 @@ impl Workers {
 
     async fn work(self: Arc<Self>) {
         let queue = &self.prepared.queue;
+        let worker = self.options.watchdog.worker(&self.prepared.name);
         while let Some(work) = queue.next().await {
             let key = TakenKey {
                 queue,
@@ -391,14 +402,18 @@ impl Workers {
                 token: work.token,
                 request: Some(work.item.clone()),
             };
-            let reconciled = match &self.prepared.shards {
-                None => {
-                    AssertUnwindSafe(self.reconcile(work, &self.permit))
-                        .catch_unwind()
-                        .await
+            worker.takes(&work.item);
+            let reconciled = worker.watch(async {
+                match &self.prepared.shards {
+                    None => {
+                        AssertUnwindSafe(self.reconcile(work, &self.permit))
+                            .catch_unwind()
+                            .await
+                    }
+                    Some(shards) => self.reconcile_shared(work, shards).await,
                 }
-                Some(shards) => self.reconcile_shared(work, shards).await,
-            };
+            });
+            let reconciled = reconciled.await;
             if let (Err(payload), Some(request)) = (reconciled, &key.request) {
                 self.broken(request, end_of_panic(payload));
             }
@@ -410,7 +425,10 @@ impl Workers {
     /// replica's is forgotten: the replica that gains the shard looks at it.
     async fn reconcile_shared(&self, work: Work<Request, Causes>, shards: &Shards) -> std::thread::Result<()> {
         let request = work.item.clone();
-        if let Some(permit) = shards.permit_of(&request) {
+        if let Some((shard, permit)) = shards.held(&request) {
+            let Some(work) = self.prepared.fresh.admit(shard, work) else {
+                return Ok(()); // it comes back when the caches have caught up
+            };
             tokio::select! {
                 biased;
                 () = permit.over() => {}
@@ -537,71 +555,5 @@ impl Workers {
                 message: end_of_panic(payload),
             })
         })
-    }
-
-    /// Decides when the key runs again (R5).
-    fn settle(&self, request: &Request, retries: u32, result: Result<Action>) -> Outcome {
-        let queue = &self.prepared.queue;
-        let error = match result {
-            // The queue forgets failures at the end of a run that asks for no retry.
-            Ok(Action { requeue_after }) => {
-                return match requeue_after {
-                    None => Outcome::Done,
-                    Some(delay) => {
-                        let causes = Causes::of(Cause::timer(delay));
-                        queue.add_after(request.clone(), delay, Priority::Normal, causes);
-                        Outcome::RequeueAfter(delay)
-                    }
-                };
-            }
-            Err(error) => error,
-        };
-        let text = text_of(&error);
-        if error.is_terminal() {
-            self.metrics.terminal();
-            queue.forget(request);
-            tracing::error!(
-                error = text,
-                "reconcile failed for good; it runs again when something changes"
-            );
-            return Outcome::Terminal { error: text };
-        }
-        let attempt = retries + 1;
-        let causes = Causes::of(Cause::retry(attempt, text.clone()));
-        let asked = match error {
-            Error::RetryAfter { after, .. } => Some(after),
-            _ => None,
-        };
-        let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
-        match error {
-            // The normal price of optimistic concurrency, of caches, and of leader election.
-            Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {
-                tracing::info!(reason = text, ?after, "reconcile is repeated");
-                Outcome::Conflict { error: text, after }
-            }
-            _ => {
-                if self.stop.is_requested() {
-                    // Resources that it needed may be gone already; nothing can be mended any more.
-                    tracing::debug!(error = text, "reconcile failed while the manager stops");
-                } else {
-                    tracing::error!(error = text, attempt, ?after, "reconcile failed; it is repeated");
-                }
-                Outcome::Retry {
-                    error: text,
-                    attempt,
-                    after,
-                }
-            }
-        }
-    }
-}
-
-/// As metrics count it.
-fn counted(outcome: &Outcome) -> ReconcileResult {
-    match outcome {
-        Outcome::Done => ReconcileResult::Success,
-        Outcome::RequeueAfter(_) => ReconcileResult::RequeueAfter,
-        Outcome::Conflict { .. } => ReconcileResult::Requeue,
-        Outcome::Retry { .. } | Outcome::Terminal { .. } => ReconcileResult::Error,
     }
 }

@@ -14,7 +14,9 @@ mod control_loop;
 mod finalizer;
 mod indexes;
 mod mapper;
+mod settle;
 mod sources;
+mod take_over;
 pub(crate) mod waker;
 mod watch;
 
@@ -30,7 +32,7 @@ use kubewright_engine::backoff::Exponential;
 use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
-use crate::cache::{SYNC_TIMEOUT, Scope, SharedInformer};
+use crate::cache::{Scope, SharedInformer};
 use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
@@ -150,7 +152,7 @@ pub struct Controller {
 
 pub(crate) struct Settings {
     pub(crate) concurrency: usize,
-    pub(crate) sync_timeout: Duration,
+    pub(crate) sync_timeout: Option<Duration>,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
     pub(crate) cluster: String,
@@ -179,7 +181,7 @@ impl Controller {
             limiter: Box::new(Exponential::default()),
             settings: Settings {
                 concurrency: 1,
-                sync_timeout: SYNC_TIMEOUT,
+                sync_timeout: None,
                 reconcile_timeout: None,
                 scope: Scope::all(),
                 cluster: HOME_CLUSTER.to_owned(),
@@ -375,10 +377,13 @@ impl Controller {
         self
     }
 
-    /// How long the first lists of all sources may take before the controller fails. The default is 2 minutes.
+    /// How long the first lists of all sources may take before the controller fails, and the manager with it
+    /// (controller-runtime's `CacheSyncTimeout`, which is 2 minutes by default). There is no limit by default: a
+    /// controller whose kinds cannot be listed waits, `/readyz`, the log and the metric `kubewright_cache_healthy` say
+    /// why, and the other controllers work.
     #[must_use]
     pub fn sync_timeout(mut self, timeout: Duration) -> Controller {
-        self.settings.sync_timeout = timeout;
+        self.settings.sync_timeout = Some(timeout);
         self
     }
 

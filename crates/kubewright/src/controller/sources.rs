@@ -177,34 +177,29 @@ impl ActiveSource {
 
     /// How it fares, if there is something to read.
     pub(crate) fn watched(&self) -> impl Iterator<Item = SourceHealth> {
-        self.informers().iter().map(|(informer, _)| SourceHealth {
+        self.informers().map(|informer| SourceHealth {
             error: self.error.clone(),
             ..SourceHealth::of(informer)
         })
     }
 
-    fn informers(&self) -> &[(SharedInformer, HandlerId)] {
+    /// The informers that feed it.
+    pub(crate) fn informers(&self) -> impl Iterator<Item = &SharedInformer> {
+        self.handlers().iter().map(|(informer, _)| informer)
+    }
+
+    fn handlers(&self) -> &[(SharedInformer, HandlerId)] {
         match &self.origin {
             Origin::Informers(informers) => informers,
             Origin::Waker(..) | Origin::Timer => &[],
         }
-    }
-
-    /// Waits until it has been read once.
-    pub(crate) async fn synced_within(&self, deadline: Duration) -> Result<()> {
-        let each = self
-            .informers()
-            .iter()
-            .map(|(informer, _)| informer.synced_within(deadline));
-        futures::future::try_join_all(each).await?;
-        Ok(())
     }
 }
 
 impl Drop for ActiveSource {
     fn drop(&mut self) {
         self.tasks.abort_all();
-        for (informer, handler) in self.informers() {
+        for (informer, handler) in self.handlers() {
             informer.remove_handler(*handler);
         }
         if let Origin::Waker(waker, connection) = &self.origin {

@@ -2,33 +2,31 @@
 //! terms.
 //!
 //! The Lease is watched, so that a leader that gives it back is followed at once; without a watch it is read every
-//! retry period. A request that hangs delays no stand-down: the end of the term is a timer of its own.
+//! retry period. A request that hangs delays no stand-down: the end of the term is a timer of its own. Neither does
+//! work that blocks its thread keep the replica out of the election: one lease duration after the end of the term,
+//! when another replica may lead already, it is waited for no longer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
 use kube::Api;
-use kube::api::WatchParams;
-use kube::core::{DynamicObject, WatchEvent};
+use kube::api::ListParams;
+use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Election, Next, Write};
 use tokio::sync::watch;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 use super::request::{LeaseUpdate, Outcome, Requests};
-use super::term::{Permit, Permits, Term};
+use super::term::{Ended, Permit, Permits, Term};
+use super::watch::{LeaseEvent, lease_events};
 use super::{LeaderElection, identity, lease};
 use crate::clock::Clock;
-use crate::error::{Chain, Result};
+use crate::error::Result;
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
-
-/// How long one watch of the Lease lasts, in seconds.
-const WATCH_SECONDS: u32 = 290;
 
 /// Takes part in one election.
 pub(crate) struct Elector {
@@ -42,19 +40,11 @@ pub(crate) struct Elector {
     permits: watch::Sender<Option<Permit>>,
     leading: Option<Term>,
     /// Resolves when everything that worked in the last term has ended.
-    working: Option<BoxFuture<'static, ()>>,
+    working: Option<BoxFuture<'static, Ended>>,
     leaving: bool,
     /// The last warning that was logged: the same one is not logged every two seconds.
     last_warning: Option<String>,
     origin: tokio::time::Instant,
-}
-
-/// An event of the watch of the Lease.
-enum LeaseEvent {
-    Changed(Box<DynamicObject>),
-    Deleted,
-    /// There is no watch.
-    Failed(kube::Error),
 }
 
 impl Elector {
@@ -92,14 +82,16 @@ impl Elector {
         (elector, Permits::of(seen))
     }
 
-    /// Runs until the stop, then gives the Lease back once everything that worked in the term has ended.
-    pub(crate) async fn run(mut self, stop: Stop) -> Result<()> {
+    /// Runs until the stop, then gives the Lease back once everything that worked in the term has ended. `ready`:
+    /// whether the work could begin at once (LE7).
+    pub(crate) async fn run(mut self, mut ready: watch::Receiver<bool>, stop: Stop) -> Result<()> {
         tracing::info!(
             lease = self.of.name,
             identity = self.requests.identity,
             "stands for election"
         );
-        let mut events = lease_events(self.requests.api.clone(), &self.of.name, self.of.settings.retry);
+        let ours = ListParams::default().fields(&format!("metadata.name={}", self.of.name));
+        let mut events = lease_events(&self.requests, ours);
         let mut flight: Option<BoxFuture<'static, Outcome>> = None;
         loop {
             self.publish();
@@ -109,6 +101,7 @@ impl Elector {
             if self.election.has_left() && self.working.is_none() {
                 return Ok(());
             }
+            self.election.set_ready(*ready.borrow_and_update());
             let mut wake = Instant::MAX;
             if flight.is_none() && self.working.is_none() {
                 match self.election.next(self.now()) {
@@ -118,7 +111,7 @@ impl Elector {
                 }
             }
             let origin = self.origin;
-            let wake = wake.min(self.election.leads_until().unwrap_or(Instant::MAX));
+            let wake = wake.min(self.election.leads_until(self.now()).unwrap_or(Instant::MAX));
             tokio::select! {
                 biased;
                 () = stop.requested(), if !self.leaving => {
@@ -129,8 +122,17 @@ impl Elector {
                     flight = None;
                     self.on_outcome(outcome);
                 }
-                () = done_or(&mut self.working) => self.working = None,
+                ended = done_or(&mut self.working) => {
+                    self.working = None;
+                    if ended == Ended::Blocked {
+                        tracing::error!(lease = self.of.name, "work of an earlier term blocks its thread; it is waited for no longer");
+                        if self.leaving {
+                            return Ok(()); // the Lease runs out by itself
+                        }
+                    }
+                }
                 Some(event) = events.next() => self.on_event(event),
+                Ok(()) = ready.changed() => {}
                 () = sleep_to(origin, wake) => {}
             }
         }
@@ -142,7 +144,8 @@ impl Elector {
 
     /// Publishes the state of the election.
     fn publish(&mut self) {
-        let number = self.election.term(self.now());
+        let now = self.now();
+        let number = self.election.term(now);
         if self
             .leading
             .as_ref()
@@ -150,7 +153,7 @@ impl Elector {
         {
             self.end_term("it was not renewed in time, or another replica took it");
         }
-        let (Some(number), Some(until)) = (number, self.election.leads_until()) else {
+        let (Some(number), Some(until)) = (number, self.election.leads_until(now)) else {
             return;
         };
         let until = self.origin + until.since(Instant::ZERO);
@@ -162,7 +165,7 @@ impl Elector {
     }
 
     fn begin_term(&mut self, number: u64, until: tokio::time::Instant) {
-        let (term, permit) = Term::begin(number, until);
+        let (term, permit) = Term::begin(number, until, self.of.settings.lease);
         self.leading = Some(term);
         self.permits.send_replace(Some(permit));
         tracing::info!(lease = self.of.name, term = number, "this replica leads");
@@ -221,18 +224,29 @@ impl Elector {
 
     fn on_event(&mut self, event: LeaseEvent) {
         match event {
-            LeaseEvent::Changed(lease) => self.see(Some(*lease)),
-            LeaseEvent::Deleted => self.election.lost_race(),
-            LeaseEvent::Failed(error) => {
-                tracing::debug!(error = %Chain(&error), lease = self.of.name, "the Lease is not watched; it is read");
+            LeaseEvent::Listed(leases) => match leases.into_iter().next() {
+                Some(lease) => self.see(lease),
+                // It may have been made since; a read tells.
+                None if self.election.version().is_some() => self.election.lost_race(),
+                None => {}
+            },
+            LeaseEvent::Changed(lease) => self.see(*lease),
+            LeaseEvent::Deleted(_) => self.election.lost_race(),
+            LeaseEvent::Failed(why) => {
+                tracing::debug!(
+                    why,
+                    lease = self.of.name,
+                    "the Lease is neither listed nor watched; it is read"
+                );
                 self.election.lost_race();
             }
         }
     }
 
-    fn see(&mut self, lease: Option<DynamicObject>) {
+    fn see(&mut self, lease: DynamicObject) {
         let (now, before) = (self.now(), self.election.holder().map(str::to_owned));
-        self.requests.see(lease, &mut self.election, &mut self.present, now);
+        self.requests
+            .see(Some(lease), &mut self.election, &mut self.present, now);
         self.log_holder(before.as_deref());
     }
 
@@ -262,49 +276,9 @@ async fn pending_or(flight: &mut Option<BoxFuture<'static, Outcome>>) -> Outcome
 }
 
 /// Resolves when it does, if there is something.
-async fn done_or(working: &mut Option<BoxFuture<'static, ()>>) {
+async fn done_or(working: &mut Option<BoxFuture<'static, Ended>>) -> Ended {
     match working {
         Some(working) => working.await,
         None => std::future::pending().await,
     }
-}
-
-/// The events of the Lease, for ever. A watch that ends or fails is opened again after the retry period, which is said
-/// first.
-fn lease_events(api: Api<DynamicObject>, name: &str, retry: Duration) -> BoxStream<'static, LeaseEvent> {
-    let params = WatchParams::default()
-        .fields(&format!("metadata.name={name}"))
-        .timeout(WATCH_SECONDS);
-    let params = Arc::new(params);
-    stream::unfold(0_u64, move |round| {
-        let (api, params) = (api.clone(), params.clone());
-        async move {
-            if round > 0 {
-                sleep(retry).await;
-            }
-            let events = match api.watch(&params, "0").await {
-                Ok(events) => events
-                    .try_filter_map(|event| async { event_of(event) })
-                    .map(or_failed)
-                    .boxed(),
-                Err(error) => stream::iter([LeaseEvent::Failed(error)]).boxed(),
-            };
-            Some((events, round.saturating_add(1)))
-        }
-    })
-    .flatten()
-    .boxed()
-}
-
-fn event_of(event: WatchEvent<DynamicObject>) -> Result<Option<LeaseEvent>, kube::Error> {
-    match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(LeaseEvent::Changed(Box::new(lease)))),
-        WatchEvent::Deleted(_) => Ok(Some(LeaseEvent::Deleted)),
-        WatchEvent::Bookmark(_) => Ok(None),
-        WatchEvent::Error(status) => Err(kube::Error::Api(status)),
-    }
-}
-
-fn or_failed(event: Result<LeaseEvent, kube::Error>) -> LeaseEvent {
-    event.unwrap_or_else(LeaseEvent::Failed)
 }

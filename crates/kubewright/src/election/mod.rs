@@ -1,10 +1,11 @@
 //! Leader election: of several replicas of an operator, one acts.
 //!
-//! The engine's `election` decides; `elector.rs` watches the Lease and obeys, `request.rs` does the requests,
-//! `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's LE1–LE6: M1
-//! guarded work runs only within a term; M4 and LE3 a Lease is given back, and taken again, only when everything that
-//! worked in the term has ended; LE7 a term is told of before its work begins, its end before the next one; LE8 fields
-//! of the Lease that are not the election's stay as they are.
+//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` the list and the
+//! watch, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
+//! LE1–LE7: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
+//! in the term has ended, and taken again only then, or when others could have taken it as well; LE9 a term is told of
+//! before its work begins, its end before the next one; LE8 fields of the Lease that are not the election's stay as they
+//! are.
 //!
 //! Not here: which parts are guarded, see `manager/guarded.rs`.
 
@@ -12,6 +13,7 @@ mod elector;
 pub(crate) mod lease;
 pub(crate) mod request;
 pub(crate) mod term;
+pub(crate) mod watch;
 
 use std::time::Duration;
 

@@ -32,8 +32,8 @@ pub(crate) enum Outcome {
         sent: Instant,
         answer: Result<DynamicObject, kube::Error>,
     },
-    /// It took too long, and may have been carried out.
-    Late,
+    /// It took too long. A write may have been carried out.
+    Late(Option<(Write, Instant)>),
 }
 
 /// What the outcome of a request told about the Lease.
@@ -46,7 +46,7 @@ pub(crate) enum LeaseUpdate {
 impl Requests {
     pub(crate) fn read(&self, name: &str) -> BoxFuture<'static, Outcome> {
         let (api, name) = (self.api.clone(), name.to_owned());
-        self.in_time(async move { Outcome::Read(api.get_opt(&name).await) })
+        self.in_time(None, async move { Outcome::Read(api.get_opt(&name).await) })
     }
 
     /// `prepare` adds the other fields of a new Lease.
@@ -65,7 +65,7 @@ impl Requests {
         if write.replaces.is_none() {
             prepare(&mut lease);
         }
-        self.in_time(async move {
+        self.in_time(Some((write.clone(), sent)), async move {
             let params = PostParams::default();
             let answer = match write.replaces {
                 Some(_) => api.replace(&name, &params, &lease).await,
@@ -80,9 +80,13 @@ impl Requests {
         (self.settings.renew / 2).max(Duration::from_secs(1))
     }
 
-    fn in_time(&self, request: impl Future<Output = Outcome> + Send + 'static) -> BoxFuture<'static, Outcome> {
+    fn in_time(
+        &self,
+        write: Option<(Write, Instant)>,
+        request: impl Future<Output = Outcome> + Send + 'static,
+    ) -> BoxFuture<'static, Outcome> {
         let limit = self.limit();
-        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late) })
+        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late(write)) })
     }
 
     /// Tells the election the outcome of a request.
@@ -93,7 +97,7 @@ impl Requests {
         present: &mut Option<DynamicObject>,
         now: Instant,
     ) -> LeaseUpdate {
-        let why = match outcome {
+        let (why, unknown) = match outcome {
             Outcome::Read(Ok(lease)) => {
                 self.see(lease, election, present, now);
                 return LeaseUpdate::Read;
@@ -117,21 +121,26 @@ impl Requests {
                 election.lost_race();
                 return LeaseUpdate::Read;
             }
-            Outcome::Read(Err(error)) => format!("cannot read it: {}", Chain(&error)),
+            Outcome::Read(Err(error)) => (format!("cannot read it: {}", Chain(&error)), None),
             Outcome::Wrote {
                 answer: Err(error),
                 write,
-                ..
+                sent,
             } => {
                 let attempted = match write.purpose {
                     Purpose::Acquire if write.replaces.is_none() => "create",
                     Purpose::Acquire | Purpose::Renew | Purpose::Release => "update",
                 };
-                format!("cannot {attempted} it: {}", Chain(&error))
+                let refused = matches!(&error, kube::Error::Api(status) if status.code < 500);
+                let unknown = (!refused).then_some((write, sent));
+                (format!("cannot {attempted} it: {}", Chain(&error)), unknown)
             }
-            Outcome::Late => "the API server does not answer".to_owned(),
+            Outcome::Late(unknown) => ("the API server does not answer".to_owned(), unknown),
         };
-        election.failed(now, entropy());
+        match unknown {
+            Some((write, sent)) => election.unknown(write, sent, now, entropy()),
+            None => election.failed(now, entropy()),
+        }
         LeaseUpdate::Failed(why)
     }
 

@@ -127,15 +127,15 @@ impl ManagerBuilder {
         self
     }
 
-    /// Adds something that runs beside the controllers, from when their caches are synced. With leader election it runs
-    /// on the leader alone.
+    /// Adds something that runs beside the controllers, from when their caches are synced, or after 30 seconds where some
+    /// are not. With leader election it runs on the leader alone.
     pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
         self.runnables.push((name.into(), Box::new(runnable)));
         self
     }
 
     /// Adds something that runs on every replica, whether it leads or not (`NeedLeaderElection: false`), from when the
-    /// caches are synced.
+    /// caches are synced, or after 30 seconds where some are not.
     pub fn runnable_on_every_replica(mut self, name: impl Into<String>, runnable: impl Runnable) -> ManagerBuilder {
         self.everywhere.push((name.into(), Box::new(runnable)));
         self

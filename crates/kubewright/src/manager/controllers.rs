@@ -55,7 +55,8 @@ impl Controllers {
     /// Waits while the manager does not run yet.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when its parts do not fit together, its name is taken, or the manager has ended.
+    /// [`Error::Configuration`] when its parts do not fit together, its name is taken, also by one that was removed and has
+    /// not ended yet, or the manager has ended.
     pub async fn add(&self, controller: Controller) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Add(Box::new(controller), reply);
@@ -220,10 +221,17 @@ impl RunningControllers {
         self.ending.retain(|(_, controller)| controller.is_alive());
     }
 
+    /// The controllers that were taken away and have not ended yet.
+    fn ending(&self) -> impl Iterator<Item = &(String, Running)> {
+        self.ending.iter().filter(|(_, controller)| controller.is_alive())
+    }
+
     /// The controllers that work in a cluster or watch it.
     fn users(&self, cluster: &str) -> BTreeSet<String> {
-        let ending = self.ending.iter().filter(|(_, controller)| controller.is_alive());
-        let all = ending.map(|(name, controller)| (name, controller)).chain(&self.running);
+        let all = self
+            .ending()
+            .map(|(name, controller)| (name, controller))
+            .chain(&self.running);
         all.filter(|(_, controller)| controller.clusters.contains(cluster))
             .map(|(name, _)| name.clone())
             .collect()
@@ -231,9 +239,15 @@ impl RunningControllers {
 
     fn add(&mut self, controller: Controller) -> Result<()> {
         let name = controller.name();
+        let refuse = |why: &str| Err(Error::Configuration(format!("cannot add controller {name:?}: {why}")));
         if name.is_empty() || self.running.contains_key(&name) {
-            let why = "a controller needs a name that no other has; give it one with Controller::named";
-            return Err(Error::Configuration(format!("cannot add controller {name:?}: {why}")));
+            return refuse("a controller needs a name that no other has; give it one with Controller::named");
+        }
+        if self.ending().any(|(ending, _)| *ending == name) {
+            // Two of one name could reconcile one key at once (R1).
+            return refuse(
+                "one of this name was removed and still ends its reconciles; wait until Controllers::remove answers",
+            );
         }
         let prepared = controller.prepare(&self.options.client, self.shards.as_ref())?;
         let nobody = watch::Sender::new(false);
@@ -251,13 +265,21 @@ impl RunningControllers {
             true => Ok(()),
             false => Err(unsynced(&all)),
         };
-        let remark = move || sources.iter().flat_map(SourceHealth::problems).collect();
+        let (waits, why) = watch::channel(None);
+        let remark = move || {
+            let waits = why.borrow().map(str::to_owned);
+            waits
+                .into_iter()
+                .chain(sources.iter().flat_map(SourceHealth::problems))
+                .collect()
+        };
         self.checks
             .add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
         let (stop, mine) = Stop::pair();
         let progress = Progress {
             synced,
             started: Mutex::new(Some(started)),
+            waits,
             removed: mine.clone(),
         };
         let removed = mine.clone();
@@ -304,6 +326,7 @@ fn unsynced(sources: &[SourceHealth]) -> String {
 struct Progress {
     synced: watch::Sender<bool>,
     started: Mutex<Option<Started>>,
+    waits: watch::Sender<Option<&'static str>>,
     removed: Stop,
 }
 
@@ -317,6 +340,10 @@ impl LoopEvents for Progress {
         if let Some(started) = first {
             started.one();
         }
+    }
+
+    fn waits(&self, why: Option<&'static str>) {
+        self.waits.send_replace(why);
     }
 }
 

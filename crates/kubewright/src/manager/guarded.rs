@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::client::Client;
 use crate::election::Permits;
@@ -64,26 +64,28 @@ impl LeaderRunnable {
             if let Some(started) = first.take() {
                 started.one();
             }
-            tokio::select! {
+            let stopping = tokio::select! {
                 biased;
-                () = stop.requested() => {
-                    source.stop();
-                    return running.await;
-                }
-                () = permit.over() => {
-                    source.stop();
-                    // Work that does not end by itself is dropped: another replica begins soon.
-                    if let Ok(ended) = timeout(TERM_END, running).await {
-                        ended?;
-                    }
-                }
+                () = stop.requested() => true,
+                () = permit.over() => false,
                 ended = &mut running => {
                     ended?;
                     tokio::select! {
                         () = stop.requested() => return Ok(()),
-                        () = permit.over() => {}
+                        () = permit.over() => continue,
                     }
                 }
+            };
+            source.stop();
+            // Work that does not end by itself is dropped at the end of the term, also while the manager stops: another
+            // replica begins soon.
+            tokio::select! {
+                biased;
+                ended = &mut running => ended?,
+                () = async { permit.over().await; sleep(TERM_END).await } => {}
+            }
+            if stopping {
+                return Ok(());
             }
         }
     }

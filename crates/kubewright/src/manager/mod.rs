@@ -6,8 +6,8 @@
 //! graceful period. (Webhooks come before the lists because a list may need a conversion that we serve ourselves.)
 //!
 //! Invariants: M2, W6 probes and webhooks are answered before the first list; M3 runnables begin when the caches of all
-//! controllers are synced; R4 a controller reconciles when its own are, so one kind that cannot be listed does not hold
-//! up the others (C8); M5 `run` returns when it is asked to, or with the first error; M7 it never takes longer than the
+//! controllers are synced, or have been waited for 30 seconds; R4 a controller reconciles when its own are, so one kind
+//! that cannot be listed holds up its own controllers alone (C8); M5 `run` returns when it is asked to, or with the first error; M7 it never takes longer than the
 //! graceful period, and names the parts that did not stop; M1 a replica that does not lead is ready, and waits.
 
 mod builder;
@@ -42,10 +42,14 @@ use crate::error::{Error, Result};
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
 use crate::sharding::Sharder;
+use crate::watchdog::Watchdog;
 use crate::webhook::{Parts, WebhookHandlers};
 
 /// How long a stop may take by default.
 pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
+
+/// How long runnables wait for the caches of all controllers.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One operator, running: shared cache, client, controllers, runnables, probes (controller-runtime's `Manager`).
 ///
@@ -241,10 +245,11 @@ impl Manager {
         let clusters = Clusters::start(common, &client, clock.clone(), Group::new(failures.clone()));
 
         let mut elections = Group::new(failures.clone());
-        let (begins, may_begin) = watch::channel(false);
+        // Whether the caches of all controllers are synced.
+        let (all_synced, is_ready) = watch::channel(false);
         let shards = sharding.map(|sharding| {
             let (sharder, shards) = Sharder::new(sharding, &kube, clock.clone(), metrics.clone());
-            elections.spawn("sharding", sharder.run(may_begin, elections.stop()));
+            elections.spawn("sharding", sharder.run(is_ready.clone(), elections.stop()));
             shards
         });
         let others = client.other_clusters();
@@ -260,16 +265,28 @@ impl Manager {
             Some(election) => {
                 let recorder = client.cache().recorder().expect("its writer was started above");
                 let (elector, permits) = Elector::new(election, &kube, clock.clone(), recorder, metrics.clone());
-                elections.spawn("leader election", elector.run(elections.stop()));
+                elections.spawn("leader election", elector.run(is_ready, elections.stop()));
                 permits
             }
         };
         drop(kube);
         let started = Started::of(prepared.len() + runnables.len() + everywhere.len(), ready);
+        let watchdog = Watchdog::default();
+        // In a time that a test owns nothing is seen to block.
+        if !clock.is_virtual() {
+            let (watchdog, metrics, stop) = (watchdog.clone(), metrics.clone(), servers.stop());
+            servers.spawn("watchdog", async move {
+                watchdog.run(metrics, stop).await;
+                Ok(())
+            });
+        }
+        let alive = watchdog.clone();
+        checks.add("healthz", "watchdog", Arc::new(move || alive.check()));
         let options = WorkerOptions {
             client: client.clone(),
             clock,
             metrics,
+            watchdog,
         };
         let mut loops = RunningControllers::new(
             Group::new(failures.clone()),
@@ -288,22 +305,38 @@ impl Manager {
 
         tracing::info!(manager = name, "manager started");
         let mut waiting = Some((everywhere, runnables));
-        tokio::pin!(shutdown, synced);
+        let mut begins = false;
+        let patience = tokio::time::sleep(PATIENCE);
+        tokio::pin!(shutdown, synced, patience);
         let first = loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break None,
                 Some(error) = failed.recv() => break Some(error),
                 Some(command) = commands.recv() => loops.obey(command),
-                () = &mut synced, if waiting.is_some() => {
-                    begins.send_replace(true);
-                    let (everywhere, led) = waiting.take().unwrap_or_default();
-                    let everywhere = everywhere.into_iter().map(|part| (part, Permits::default()));
-                    for ((name, runnable), permits) in everywhere.chain(led.into_iter().map(|part| (part, permits.clone()))) {
-                        let led = LeaderRunnable { runnable, client: client.clone(), permits, started: started.clone() };
-                        others.spawn(&name, led.run(others.stop()));
-                    }
+                () = &mut synced, if !*all_synced.borrow() => {
+                    all_synced.send_replace(true);
                 }
+                () = &mut patience, if waiting.is_some() && !*all_synced.borrow() => {
+                    tracing::warn!(manager = name, "runnables begin although not all caches are synced; /readyz names those that are not");
+                    begins = true;
+                }
+            }
+            if !begins && !*all_synced.borrow() {
+                continue;
+            }
+            let Some((everywhere, led)) = waiting.take() else {
+                continue;
+            };
+            let everywhere = everywhere.into_iter().map(|part| (part, Permits::default()));
+            for ((name, runnable), permits) in everywhere.chain(led.into_iter().map(|part| (part, permits.clone()))) {
+                let led = LeaderRunnable {
+                    runnable,
+                    client: client.clone(),
+                    permits,
+                    started: started.clone(),
+                };
+                others.spawn(&name, led.run(others.stop()));
             }
         };
         drop(commands);

@@ -58,6 +58,7 @@ struct Inner {
     /// Of the API server, as requests are counted.
     host: OnceLock<String>,
     leading: Family<Labels<1>, Gauge>,
+    blocked: Gauge,
     shards: shards::Families,
     webhooks: Webhooks,
 }
@@ -95,6 +96,9 @@ impl Metrics {
         let leading = Family::default();
         let about = "Whether this replica leads: 1 the leader, 0 another replica is";
         registry.register("leader_election_master_status", about, leading.clone());
+        let blocked = Gauge::default();
+        let about = "Number of reconciliations that have blocked their thread for five seconds or more";
+        registry.register("kubewright_blocked_reconciles", about, blocked.clone());
         let shards = shards::Families::register(&mut registry);
         let webhooks = Webhooks::register(&mut registry);
         process::register(&mut registry);
@@ -105,6 +109,7 @@ impl Metrics {
             requests,
             host: OnceLock::new(),
             leading,
+            blocked,
             shards,
             webhooks,
         }))
@@ -141,6 +146,11 @@ impl Metrics {
             ("method", method.to_string()),
         ];
         self.0.requests.get_or_create(&labels).inc();
+    }
+
+    /// So many reconciles block their threads now.
+    pub(crate) fn blocked(&self, reconciles: i64) {
+        self.0.blocked.set(reconciles);
     }
 
     pub(crate) fn leads(&self, lease: &str, leads: bool) {

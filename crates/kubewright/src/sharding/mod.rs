@@ -15,7 +15,7 @@ mod shards;
 use std::time::Duration;
 
 pub(crate) use self::sharder::Sharder;
-pub(crate) use self::shards::Shards;
+pub(crate) use self::shards::{Generation, Shards};
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;
 

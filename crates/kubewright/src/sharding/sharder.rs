@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream, FuturesUnordered};
-use futures::{StreamExt, TryStreamExt};
+use futures::stream::FuturesUnordered;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions, WatchParams};
-use kube::core::{DynamicObject, WatchEvent};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::core::DynamicObject;
 use kubewright_engine::Instant;
-use kubewright_engine::election::{Next, Settings};
+use kubewright_engine::election::Next;
 use kubewright_engine::sharding::{LeaseId, Sharding as Machine, fnv1a};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -22,7 +22,8 @@ use super::shards::{HeldShard, Publisher, Shards};
 use super::{MOST, Sharding};
 use crate::clock::Clock;
 use crate::election::request::{LeaseUpdate, Outcome, Requests};
-use crate::election::term::Term;
+use crate::election::term::{Ended, Term};
+use crate::election::watch::{LeaseEvent, lease_events};
 use crate::election::{identity, lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
@@ -34,8 +35,6 @@ const LABEL: &str = "kubewright.dev/sharding";
 const COUNT: &str = "kubewright.dev/shards";
 /// How long reconciles may go on that run when a shard is to change hands; then they are dropped.
 const HAND_OVER: Duration = Duration::from_secs(30);
-/// How long one watch of the Leases lasts, in seconds.
-const WATCH_SECONDS: u32 = 290;
 
 /// Takes part in one sharding.
 pub(crate) struct Sharder {
@@ -46,15 +45,6 @@ pub(crate) struct Sharder {
     origin: tokio::time::Instant,
     /// The last warning that was logged: the same one is not logged every two seconds.
     last_warning: Option<String>,
-}
-
-/// An event of the watch of the Leases.
-enum LeaseEvent {
-    Listed(Vec<DynamicObject>),
-    Changed(Box<DynamicObject>),
-    Deleted(Box<DynamicObject>),
-    /// There is neither list nor watch.
-    Failed(kube::Error),
 }
 
 impl Sharder {
@@ -78,12 +68,19 @@ impl Sharder {
         (sharder, shards)
     }
 
-    /// Joins when the caches are synced, runs until the stop, then gives every shard back once its work has ended.
+    /// Joins when the caches are synced, or have been waited for one lease duration: controllers whose caches are synced
+    /// must not wait for the others for ever. Runs until the stop, then gives every shard back once its work has ended.
     pub(crate) async fn run(mut self, mut synced: watch::Receiver<bool>, stop: Stop) -> Result<()> {
         let agreed = async {
-            // A replica that is not ready to work takes no work from others.
-            if synced.wait_for(|synced| *synced).await.is_err() {
-                std::future::pending::<()>().await;
+            // A replica that is not ready to work leaves it to others at first.
+            let all = async { synced.wait_for(|synced| *synced).await.is_ok() };
+            match timeout(self.of.settings.lease, all).await {
+                Ok(true) => {}
+                Ok(false) => std::future::pending().await,
+                Err(_) => tracing::warn!(
+                    sharding = self.of.name,
+                    "takes its share although not all caches are synced; controllers without their caches wait"
+                ),
             }
             self.agree().await
         };
@@ -125,7 +122,7 @@ impl Sharder {
             let agreed = timeout(limit, agreed(&self.requests.api, &self.of, &name)).await;
             match agreed {
                 Ok(Ok(Some(count))) => return self.take(&name, count),
-                Ok(Ok(None)) => continue, // somebody else made it
+                Ok(Ok(None)) => {} // somebody else made it
                 Ok(Err(error)) => self.warn_once(format!("cannot read or create Lease {name}: {}", Chain(&error))),
                 Err(_) => self.warn_once("the API server does not answer".to_owned()),
             }
@@ -214,7 +211,7 @@ struct Part {
     /// Shards that take no more work and are still renewed, until their work has ended, or until this moment.
     closing: BTreeMap<usize, (Term, Instant)>,
     /// Shards whose work comes to its end.
-    ending: FuturesUnordered<BoxFuture<'static, usize>>,
+    ending: FuturesUnordered<BoxFuture<'static, (usize, Ended)>>,
     /// How often work has begun.
     begun: u64,
     leaving: bool,
@@ -222,8 +219,8 @@ struct Part {
 
 impl Part {
     async fn run(mut self, stop: Stop) -> Result<()> {
-        let of = &self.sharder.of;
-        let mut events = lease_events(self.sharder.requests.api.clone(), &of.name, of.settings);
+        let ours = ListParams::default().labels(&format!("{LABEL}={}", self.sharder.of.name));
+        let mut events = lease_events(&self.sharder.requests, ours);
         loop {
             let now = self.now();
             self.publish(now);
@@ -241,10 +238,7 @@ impl Part {
                     self.machine.leave();
                 }
                 Some((id, outcome)) = self.flights.next(), if !self.flights.is_empty() => self.on_outcome(id, outcome),
-                Some(shard) = self.ending.next(), if !self.ending.is_empty() => {
-                    self.closing.remove(&shard);
-                    self.machine.ended(shard);
-                }
+                Some((shard, ended)) = self.ending.next(), if !self.ending.is_empty() => self.on_end(shard, ended),
                 Some(event) = events.next() => self.on_event(event)?,
                 () = sleep_to(origin, wake) => {}
             }
@@ -253,6 +247,27 @@ impl Part {
 
     fn now(&self) -> Instant {
         Instant::from_origin(self.sharder.origin.elapsed())
+    }
+
+    /// The work on a shard has ended, or does not end. As long as the Lease is held, work that does not end keeps it
+    /// (SH2): only a restart helps, for which the liveness probe asks. When it is not held others may work already.
+    fn on_end(&mut self, shard: usize, ended: Ended) {
+        self.closing.remove(&shard);
+        let now = self.now();
+        let election = self.machine.election(LeaseId::Shard(shard));
+        let holds = election.is_some_and(|election| election.term(now).is_some());
+        if ended == Ended::Blocked {
+            let sharding = &self.sharder.of.name;
+            tracing::error!(
+                sharding,
+                shard,
+                holds,
+                "work on a shard of an earlier term blocks its thread"
+            );
+        }
+        if ended == Ended::All || !holds {
+            self.machine.ended(shard);
+        }
     }
 
     fn lease_ids(&self) -> impl Iterator<Item = LeaseId> + use<> {
@@ -289,7 +304,7 @@ impl Part {
             let wanted = self.machine.work(shard, now);
             let election = self.machine.election(LeaseId::Shard(shard));
             let (number, until) =
-                election.map_or((None, None), |election| (election.term(now), election.leads_until()));
+                election.map_or((None, None), |election| (election.term(now), election.leads_until(now)));
             let until = until.map(|until| self.sharder.origin + until.since(Instant::ZERO));
             if let Some((term, due)) = self.closing.get(&shard) {
                 match until.filter(|_| number == Some(term.number) && now < *due) {
@@ -315,7 +330,7 @@ impl Part {
 
     fn begin_work(&mut self, shard: usize, number: u64, until: tokio::time::Instant) {
         self.machine.began(shard, number);
-        let (term, permit) = Term::begin(number, until);
+        let (term, permit) = Term::begin(number, until, self.sharder.of.settings.lease);
         self.terms[shard] = Some(term);
         self.begun = self.begun.saturating_add(1);
         let generation = self.begun;
@@ -342,10 +357,7 @@ impl Part {
         );
         self.set(shard, None);
         let ended = term.ended();
-        self.ending.push(Box::pin(async move {
-            ended.await;
-            shard
-        }));
+        self.ending.push(Box::pin(async move { (shard, ended.await) }));
         match until {
             Some(until) => drop(self.closing.insert(shard, (term, until))),
             None => drop(term), // it is over, and what works in it ends
@@ -414,9 +426,9 @@ impl Part {
                 let name = lease.metadata.name.unwrap_or_default();
                 self.gone(&name);
             }
-            LeaseEvent::Failed(error) => {
-                let why = format!("its Leases can be neither listed nor watched: {}", Chain(&error));
-                self.sharder.warn_once(why);
+            LeaseEvent::Failed(why) => {
+                self.sharder
+                    .warn_once(format!("its Leases can be neither listed nor watched: {why}"));
             }
         }
         Ok(())
@@ -541,58 +553,4 @@ fn at_version(version: &str) -> DeleteParams {
         }),
         ..DeleteParams::default()
     }
-}
-
-/// The events of the Leases, for ever: a list and a watch from there, and again after the retry period.
-fn lease_events(api: Api<DynamicObject>, name: &str, settings: Settings) -> BoxStream<'static, LeaseEvent> {
-    let selector: Arc<str> = Arc::from(format!("{LABEL}={name}"));
-    stream::unfold(0_u64, move |round| {
-        let (api, selector) = (api.clone(), selector.clone());
-        async move {
-            if round > 0 {
-                sleep(settings.retry).await;
-            }
-            let events = match timeout(settings.renew, api.list(&ListParams::default().labels(&selector))).await {
-                Ok(Ok(list)) => {
-                    let version = list.metadata.resource_version.clone().unwrap_or_default();
-                    let all = stream::iter([LeaseEvent::Listed(list.items)]);
-                    all.chain(changes(api, selector, version)).boxed()
-                }
-                Ok(Err(error)) => stream::iter([LeaseEvent::Failed(error)]).boxed(),
-                Err(_) => stream::iter([]).boxed(),
-            };
-            Some((events, round.saturating_add(1)))
-        }
-    })
-    .flatten()
-    .boxed()
-}
-
-/// One watch. That it fails is no matter: a list shows the same.
-fn changes(api: Api<DynamicObject>, selector: Arc<str>, version: String) -> BoxStream<'static, LeaseEvent> {
-    let watch = async move {
-        let params = WatchParams::default().labels(&selector).timeout(WATCH_SECONDS);
-        api.watch(&params, &version).await.map(|events| {
-            events.try_filter_map(|event| async {
-                match event {
-                    WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-                        Ok(Some(LeaseEvent::Changed(Box::new(lease))))
-                    }
-                    WatchEvent::Deleted(lease) => Ok(Some(LeaseEvent::Deleted(Box::new(lease)))),
-                    WatchEvent::Bookmark(_) => Ok(None),
-                    WatchEvent::Error(status) => Err(kube::Error::Api(status)),
-                }
-            })
-        })
-    };
-    stream::once(watch)
-        .try_flatten()
-        .filter_map(|event| async {
-            event
-                .inspect_err(
-                    |error| tracing::debug!(error = %Chain(error), "the Leases are not watched; they are listed"),
-                )
-                .ok()
-        })
-        .boxed()
 }

@@ -2,6 +2,7 @@
 
 use kubewright_engine::sharding::shard_of;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::election::Permit;
 use crate::request::Request;
@@ -33,20 +34,23 @@ impl Shards {
         held.get(place(key, held.len())).is_some_and(Option::is_some)
     }
 
-    /// The permit of a key's shard, to be held while it is worked on.
-    pub(crate) fn permit_of(&self, key: &Request) -> Option<Permit> {
+    /// The shard of a key, if it is held, and its permit, to be held while the key is worked on.
+    pub(crate) fn held(&self, key: &Request) -> Option<(Generation, Permit)> {
         let all = self.0.borrow();
-        let held = all.get(place(key, all.len()))?.as_ref()?;
-        (!held.permit.fence().is_over()).then(|| held.permit.clone())
+        let shard = place(key, all.len());
+        let HeldShard { generation, permit } = all.get(shard)?.as_ref()?;
+        (!permit.fence().is_over()).then(|| (Generation(shard, *generation), permit.clone()))
     }
 
     /// Resolves when shards are held that were not, or that were given up meanwhile; answers which. `known`: the
     /// generations that the caller knows.
     pub(crate) async fn gained(&mut self, known: &mut Vec<Option<u64>>) -> Gained {
         loop {
-            let now: Vec<Option<u64>> = {
+            let (now, since): (Vec<Option<u64>>, Option<Instant>) = {
                 let all = self.0.borrow_and_update();
-                all.iter().map(|held| Some(held.as_ref()?.generation)).collect()
+                let held = all.iter().map(|held| Some(held.as_ref()?.generation));
+                let began = all.iter().flatten().filter_map(|held| held.permit.began());
+                (held.collect(), began.max())
             };
             let before = std::mem::replace(known, now);
             let is_new = |(at, generation): (usize, &Option<u64>)| {
@@ -54,7 +58,7 @@ impl Shards {
             };
             let gained: Vec<bool> = known.iter().enumerate().map(is_new).collect();
             if gained.contains(&true) {
-                return Gained(gained);
+                return Gained { gained, since };
             }
             if self.0.changed().await.is_err() {
                 // The sharder has ended: nothing is gained any more.
@@ -64,13 +68,35 @@ impl Shards {
     }
 }
 
+/// A shard in one time of being held: the number of the shard, and the one that grows each time that work begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(usize, u64);
+
+impl Generation {
+    /// Whether these generations, by shard, are as new.
+    pub(crate) fn is_in(self, known: &[Option<u64>]) -> bool {
+        known.get(self.0).copied().flatten() == Some(self.1)
+    }
+}
+
 /// Shards that are held anew.
-pub(crate) struct Gained(Vec<bool>);
+pub(crate) struct Gained {
+    gained: Vec<bool>,
+    since: Option<Instant>,
+}
 
 impl Gained {
     /// Whether a key belongs to one of them.
     pub(crate) fn has(&self, key: &Request) -> bool {
-        self.0.get(place(key, self.0.len())).copied().unwrap_or_default()
+        self.gained
+            .get(place(key, self.gained.len()))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// When the last of the shards was gained: what earlier holders wrote was written before.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
     }
 }
 
@@ -82,7 +108,7 @@ fn place(key: &Request, shards: usize) -> usize {
 mod tests {
     use super::*;
     use crate::election::term::Term;
-    use tokio::time::{Duration, Instant};
+    use tokio::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn sh7_a_shard_is_gained_each_time_that_work_begins() {
@@ -91,18 +117,18 @@ mod tests {
         assert!(!shards.holds(&key), "nothing is held before the number is known");
         let until = Instant::now() + Duration::from_secs(10);
         let begin = |generation| {
-            let (term, permit) = Term::begin(3, until);
+            let (term, permit) = Term::begin(3, until, Duration::from_secs(15));
             held.send_replace(vec![Some(HeldShard { generation, permit })]);
             term
         };
         let first = begin(1);
         let (mut watching, mut known) = (shards.clone(), Vec::new());
         assert!(watching.gained(&mut known).await.has(&key));
-        assert!(shards.holds(&key) && shards.permit_of(&key).is_some());
+        assert!(shards.holds(&key) && shards.held(&key).is_some());
         let no_more = tokio::time::timeout(Duration::from_secs(1), watching.gained(&mut known)).await;
         assert!(no_more.is_err(), "the same term is not gained again");
         drop(first.end());
-        assert!(shards.permit_of(&key).is_none(), "a term that is over");
+        assert!(shards.held(&key).is_none(), "a term that is over");
         held.send_replace(vec![None]);
         assert!(!shards.holds(&key));
         // The term was lost and gained between two looks: dropped keys are to be reconciled nevertheless.

@@ -1295,31 +1295,72 @@ async fn a_cluster_scoped_owner_has_one_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r4_no_reconcile_before_all_sources_are_synced_and_the_timeout_names_the_kind() {
+async fn r4_a_controller_waits_for_its_sources_and_no_other_waits_for_it() {
     let fake = Fake::new();
     fake.refuse(|seen: &Seen| seen.path.contains(SECRETS).then_some((403, "Forbidden", false)));
     fake.put(PODS, pod("p"));
     let scripted = Scripted::new(|_, _| Ok(Action::await_change()));
     let healthy = Scripted::new(|_, _| Ok(Action::await_change()));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = begun.clone();
     let manager = Manager::builder(fake.client())
         .add(Controller::of::<Pod>(scripted.clone()).named("waits").owns::<Secret>())
         .add(Controller::of::<Pod>(healthy.clone()).named("works"))
+        .runnable("runs", move |_: Client, stop: Stop| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                stop.requested().await;
+                Ok(())
+            }
+        })
+        .health("127.0.0.1:0")
         .build()
         .expect("a manager");
-    let error = manager
-        .run(std::future::pending())
-        .await
-        .expect_err("secrets cannot be listed");
+    let (address, metrics) = (manager.health_address(), manager.metrics());
+    with_manager(manager, async {
+        let address = address.await;
+        // Longer than any limit that was not asked for.
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(scripted.runs(), Vec::<String>::new());
+        assert_eq!(healthy.runs(), ["reconcile a/p"], "C8: the other controller works");
+        assert_eq!(begun.load(Ordering::SeqCst), 1, "and so does the runnable");
+        fake.put(PODS, pod("q"));
+        eventually_paused("it goes on", || healthy.runs().len() == 2).await;
+        let (status, told) = probe(address, "/readyz").await;
+        assert!(
+            status == 500
+                && told.contains("[-]waits failed: its caches are not synced: Secret in all namespaces: ")
+                && told.contains("[+]works ok"),
+            "{status} {told}"
+        );
+        let unhealthy = "kubewright_cache_healthy{cache=\"Secret in all namespaces\"} 0.0";
+        assert!(metrics.encode().contains(unhealthy), "{}", metrics.encode());
+        fake.refuse_nothing();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let mut runs = scripted.runs();
+        runs.sort();
+        assert_eq!(runs, ["reconcile a/p", "reconcile a/q"], "it works as soon as it can");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_controller_with_a_limit_fails_and_names_the_kind() {
+    let fake = Fake::new();
+    fake.refuse(|seen: &Seen| seen.path.contains(SECRETS).then_some((403, "Forbidden", false)));
+    let scripted = Scripted::new(|_, _| Ok(Action::await_change()));
+    let limit = Duration::from_secs(120);
+    let controller = Controller::of::<Pod>(scripted.clone()).named("waits").owns::<Secret>();
+    let manager = Manager::builder(fake.client()).add(controller.sync_timeout(limit));
+    let before = tokio::time::Instant::now();
+    let ended = manager.build().expect("a manager").run(std::future::pending()).await;
+    let error = ended.expect_err("secrets cannot be listed");
     assert!(
         error.to_string().contains("controller waits: the cache of Secret"),
         "{error}"
     );
+    assert!(before.elapsed() >= limit);
     assert_eq!(scripted.runs(), Vec::<String>::new());
-    assert_eq!(
-        healthy.runs(),
-        ["reconcile a/p"],
-        "C8: the other controller has worked meanwhile"
-    );
 }
 
 /// Collects how reconciles ended.

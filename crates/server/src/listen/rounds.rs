@@ -7,8 +7,8 @@
 //! and the sockets are looked at.
 //!
 //! Invariants:
-//! - a connection that is ready waits for one turn of each other user, at most, and for those of its own that came first;
-//! - nothing waits on a thread that has nothing else to do;
+//! - a connection that is ready waits for one round, at most, and for those of its own user that came first;
+//! - nothing waits on a thread that has nothing else to do, nor where nobody else has asked for [`LATELY`];
 //! - a connection that ends while it waits costs nobody a turn.
 //!
 //! Connections of clients that have not proved yet who they are share the turns of one user. Not here: how long a turn
@@ -18,11 +18,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use crate::places::Place;
+
+/// For so many rounds a user that has asked counts as one that wants something: about a second of a busy thread.
+const LATELY: u64 = 10_000;
 
 /// Users without connections are forgotten when there are so many, and twice as many as have some.
 const MANY: usize = 64;
@@ -36,6 +39,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Rounds {
     /// The present one.
     number: AtomicU64,
+    /// Whose turn was asked for last, as an address that is only compared; 0: nobody's.
+    latest: AtomicUsize,
+    /// Up to this round more than one user wants something.
+    contested: AtomicU64,
     /// The clients that have not proved who they are.
     unproven: Arc<User>,
     users: Mutex<BTreeMap<Arc<str>, Weak<User>>>,
@@ -89,13 +96,20 @@ impl Rounds {
     }
 
     /// Whether this user may have a turn at once.
-    fn admits(&self, user: &User) -> bool {
+    fn admits(&self, user: &Arc<User>) -> bool {
         let number = self.number.load(Ordering::Relaxed);
-        if user.waits.load(Ordering::Relaxed) || user.next.load(Ordering::Relaxed) > number {
-            return false;
+        let own = Arc::as_ptr(user).addr();
+        let before = self.latest.swap(own, Ordering::Relaxed);
+        if before != own && before != 0 {
+            self.contested.store(number.saturating_add(LATELY), Ordering::Relaxed);
         }
-        user.next.store(number + 1, Ordering::Relaxed);
-        true
+        let is_alone = self.contested.load(Ordering::Relaxed) <= number;
+        let has_turn = is_alone || user.next.load(Ordering::Relaxed) <= number;
+        let admits = has_turn && !user.waits.load(Ordering::Relaxed);
+        if admits {
+            user.next.store(number.saturating_add(1), Ordering::Relaxed);
+        }
+        admits
     }
 
     /// Lets a connection of this user wait for one of the next rounds.
@@ -123,7 +137,7 @@ impl Rounds {
             let mut waiting = locked(&self.waiting);
             let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
             waiting.users.retain(|user| {
-                user.next.store(number + 1, Ordering::Relaxed);
+                user.next.store(number.saturating_add(1), Ordering::Relaxed);
                 user.pass()
             });
             if waiting.users.is_empty() {
@@ -140,12 +154,11 @@ impl User {
         let mut waiting = locked(&self.waiting);
         while let Some(next) = waiting.pop_front() {
             // It may have ended meanwhile.
-            let Some(waker) = locked(&next.waker).take() else {
-                continue;
-            };
-            next.is_due.store(true, Ordering::Relaxed);
-            waker.wake();
-            break;
+            if let Some(waker) = locked(&next.waker).take() {
+                next.is_due.store(true, Ordering::Relaxed);
+                waker.wake();
+                break;
+            }
         }
         let waits = !waiting.is_empty();
         self.waits.store(waits, Ordering::Relaxed);
@@ -224,10 +237,8 @@ impl Drop for Waits {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-    use std::sync::atomic::AtomicUsize;
-
     use futures::FutureExt as _;
+    use std::net::Ipv4Addr;
     use tokio::task::{JoinSet, yield_now};
 
     use super::*;
@@ -273,10 +284,22 @@ mod tests {
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect::<Vec<_>>()
         };
-        while all().iter().sum::<usize>() < of {
+        while all().contains(&0) {
             yield_now().await;
         }
-        all()
+        // From here on everybody wants something.
+        let before = all();
+        let since = || {
+            all()
+                .iter()
+                .zip(&before)
+                .map(|(now, before)| now - before)
+                .collect::<Vec<_>>()
+        };
+        while since().iter().sum::<usize>() < of {
+            yield_now().await;
+        }
+        since()
     }
 
     #[tokio::test]
@@ -302,8 +325,8 @@ mod tests {
         let (one, _one) = seat(&places, &rounds, "a");
         let (other, _other) = seat(&places, &rounds, "b");
         for _ in 0..3 {
-            assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
             assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
+            assert_eq!(one.in_turns(async {}).now_or_never(), Some(()));
             assert_eq!(one.in_turns(async {}).now_or_never(), None, "it has had its turn");
             rounds.rest();
             // What it waited for was given up.
@@ -313,8 +336,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_alone_never_waits() {
+        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
+        for (own, _taken) in &connections {
+            assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
+        }
+        let (other, _other) = seat(&places, &rounds, "b");
+        assert_eq!(other.in_turns(async {}).now_or_never(), Some(()));
+        let (own, _taken) = &connections[0];
+        assert_eq!(own.in_turns(async {}).now_or_never(), None, "it is not alone any more");
+        for _ in 0..LATELY {
+            rounds.rest();
+        }
+        own.in_turns(async {}).await;
+        for (own, _taken) in &connections {
+            assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_given_up_costs_nobody_a_turn() {
         let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let (other, _other) = seat(&places, &rounds, "b");
+        other.in_turns(async {}).await;
         let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
         let mut waiting: Vec<_> = connections
             .iter()

@@ -119,7 +119,9 @@ impl Explore {
         Ok(self.steps(steps))
     }
 
-    /// How long it may take, by the machine's clock; the report says what was left out. Default a minute.
+    /// How long it may take, by the machine's clock; the report says how many faults were left out. Default a minute.
+    /// `KUBEWRIGHT_EXPLORE` in the environment counts more: a number of seconds, or `all` for all faults, as a nightly
+    /// run wants it.
     pub fn budget(mut self, budget: Duration) -> Explore {
         self.budget = Some(budget);
         self
@@ -155,6 +157,7 @@ impl Explore {
     /// When the undisturbed run cannot be played: the operator does not start, or the server refuses a step.
     pub fn run(self) -> Result<Report> {
         let begin = Instant::now();
+        let budget = budget(self.budget)?;
         let reference = self.play(None)?;
         let again = self.play(None)?;
         let all = match &self.only {
@@ -172,7 +175,7 @@ impl Explore {
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(all.len()) {
                 scope.spawn(|| {
-                    while self.budget.is_none_or(|budget| begin.elapsed() < budget) {
+                    while budget.is_none_or(|budget| begin.elapsed() < budget) {
                         let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
                             break;
                         };
@@ -203,5 +206,23 @@ impl Explore {
 
     fn play(&self, fault: Option<&Fault>) -> Result<Run> {
         play(&self.operator, &self.cluster, &self.steps, fault)
+    }
+}
+
+/// The budget that the environment gives, or the given one.
+fn budget(given: Option<Duration>) -> Result<Option<Duration>> {
+    const NAME: &str = "KUBEWRIGHT_EXPLORE";
+    let Ok(text) = std::env::var(NAME) else {
+        return Ok(given);
+    };
+    match text.as_str() {
+        "all" => Ok(None),
+        seconds => match seconds.parse().map(Duration::from_secs) {
+            Ok(budget) => Ok(Some(budget)),
+            Err(error) => {
+                let what = format!("{NAME} is {text:?}: it is a number of seconds or \"all\" ({error})");
+                Err(Error::Runtime(kubewright::Error::Configuration(what)))
+            }
+        },
     }
 }

@@ -216,6 +216,7 @@ fn samples(folder: &Path) -> Result<Vec<Value>> {
     let mut files: Vec<_> = files
         .filter_map(|file| Some(file.ok()?.path()))
         .filter(|file| file.extension().is_some_and(|end| end == "yaml" || end == "yml"))
+        .filter(|file| file.file_stem().is_none_or(|stem| stem != "kustomization"))
         .collect();
     files.sort();
     let mut objects = Vec::new();
@@ -225,7 +226,7 @@ fn samples(folder: &Path) -> Result<Vec<Value>> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
             .map_err(|error| unreadable(format!("{} is no YAML: {error}", file.display())))?;
         for mut object in documents {
-            if object["kind"] == "Kustomization" || !object.is_object() {
+            if !object.is_object() {
                 continue;
             }
             if !object["kind"].is_string() || !object["metadata"]["name"].is_string() {

@@ -50,7 +50,7 @@ impl Inner {
         let responder = Responder {
             output: negotiate::output(headers, query, false).unwrap_or(Output::JSON),
             query,
-            now: self.env.now(),
+            env: self.env.as_ref(),
         };
         if !negotiate::accepts(headers, media) {
             let message = format!("406: Not Acceptable\n\nAvailable representations: {media}");

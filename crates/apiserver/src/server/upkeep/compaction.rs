@@ -63,10 +63,10 @@ impl Compaction {
 
 impl Inner {
     /// Runs with every request.
-    pub(crate) fn compact(&self) {
+    pub(crate) fn compact(&self, now: Timestamp) {
         let interval = self.config.compaction_interval;
         if !interval.is_zero() {
-            self.compaction.step(self.storage.as_ref(), self.env.now(), interval);
+            self.compaction.step(self.storage.as_ref(), now, interval);
         }
     }
 }

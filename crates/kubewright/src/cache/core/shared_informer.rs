@@ -32,7 +32,7 @@ pub(crate) struct SharedInformer(Arc<WatchGuard>);
 pub(crate) struct WatchGuard {
     core: Arc<Core>,
     /// Dropping the last one of a store stops its watch.
-    _watch: Arc<StoreGuard>,
+    watch: Arc<StoreGuard>,
 }
 
 impl Drop for WatchGuard {
@@ -56,7 +56,11 @@ impl Drop for WatchGuard {
 
 impl SharedInformer {
     pub(in crate::cache) fn new(core: Arc<Core>, watch: Arc<StoreGuard>) -> SharedInformer {
-        SharedInformer(Arc::new(WatchGuard { core, _watch: watch }))
+        SharedInformer(Arc::new(WatchGuard { core, watch }))
+    }
+
+    pub(super) fn guard(&self) -> &StoreGuard {
+        &self.0.watch
     }
 
     pub(in crate::cache) fn downgrade(&self) -> Weak<WatchGuard> {
@@ -276,7 +280,7 @@ impl SharedInformer {
     }
 
     /// Looks again after every change, until there is an answer.
-    async fn look<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
+    pub(super) async fn look<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
         let mut progress = self.core().store.progress.subscribe();
         loop {
             progress.borrow_and_update();

@@ -15,6 +15,7 @@ mod rights;
 mod sharding;
 mod sources;
 mod stores;
+mod terms;
 mod transforms;
 mod verbs;
 mod views;

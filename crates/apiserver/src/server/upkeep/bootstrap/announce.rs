@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::FutureExt as _;
+use jiff::Timestamp;
 use kubewright_schema::names;
 use serde_json::{Value, json};
 
@@ -95,8 +96,7 @@ impl Identity {
 
 impl Inner {
     /// Renews the server's Lease when that is due, straight in the storage: no webhook of the user's is asked about it.
-    pub(crate) fn renew_identity(&self) {
-        let now = self.env.now();
+    pub(crate) fn renew_identity(&self, now: Timestamp) {
         if !self.identity.is_due(now) {
             return;
         }

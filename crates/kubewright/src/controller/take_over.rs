@@ -1,0 +1,123 @@
+//! Taking over the work of another replica: all keys are looked at, on caches that show what the other one wrote.
+//!
+//! Caches of a replica that stands by are filled, and follow the API server with a lag; a Lease changes hands in
+//! milliseconds. So workers wait, at the begin of a term and for each gained shard, until the controller's informers
+//! show everything that was written before. Invariants: M8 no reconcile begins on a cache that is older than the last
+//! write of the earlier holder, unless the deadline has passed, which is logged; SH7 a replica that gains a shard looks
+//! at all its keys; a key of a shard whose caches have not caught up is kept, and comes back.
+//!
+//! Not here: how an informer finds out, see `cache/core/catch_up.rs`.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kubewright_engine::queue::{Merge, Priority, Work};
+use tokio::time::Instant;
+
+use super::control_loop::{LoopEvents, Prepared};
+use crate::cache::{Health, SharedInformer};
+use crate::cause::{Cause, Causes};
+use crate::request::Request;
+use crate::sharding::Generation;
+
+/// How long workers wait for their caches. A watch that is silent for longer is broken, and its informer says so; work
+/// on what it has is better than none.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+impl Prepared {
+    /// Waits until all informers show what was written before `since` (M8).
+    pub(super) async fn catch_up(&self, since: Instant, progress: &impl LoopEvents) {
+        progress.waits(Some(
+            "it waits until its caches show everything that the last holder of the Lease wrote",
+        ));
+        let deadline = Instant::now() + DEADLINE;
+        // Kinds that reconciles have read so far are not the controller's own, so that they delay it only while their
+        // watches work.
+        let works = |informer: &SharedInformer| informer.health() == Health::Synced;
+        let read = self.client.cache().informers().into_iter().filter(works);
+        let all = self.informers().cloned().chain(read).map(|informer| async move {
+            let caught_up = informer.caught_up(since, deadline).await;
+            caught_up.map_err(|why| format!("{}: {why}", informer.name()))
+        });
+        let all = futures::future::join_all(all).await;
+        let behind: Vec<String> = all.into_iter().filter_map(Result::err).collect();
+        if !behind.is_empty() {
+            tracing::warn!(
+                controller = %self.name,
+                ?behind,
+                "the controller begins after {DEADLINE:?}, although caches may be older than what the last holder of the Lease wrote"
+            );
+        }
+        progress.waits(None);
+    }
+
+    /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
+    pub(super) fn add_all(&self) {
+        for request in self.own.keys().all() {
+            let causes = Causes::of(Cause::requested("this replica leads again"));
+            self.queue.add(request, Priority::Low, causes);
+        }
+    }
+
+    /// Looks at every key of the gained shards, for ever: earlier changes were another replica's (SH7).
+    pub(super) async fn take_over(&self, progress: &impl LoopEvents) -> Infallible {
+        let Some(mut shards) = self.shards.clone() else {
+            return std::future::pending().await;
+        };
+        let mut known = Vec::new();
+        loop {
+            let gained = shards.gained(&mut known).await;
+            if let Some(since) = gained.since() {
+                self.catch_up(since, progress).await;
+            }
+            for (request, causes) in self.fresh.confirm(known.clone()) {
+                self.queue.add(request, Priority::Normal, causes);
+            }
+            for request in self.own.keys().all() {
+                if gained.has(&request) {
+                    let causes = Causes::of(Cause::requested("this replica takes over its shard"));
+                    self.queue.add(request, Priority::Low, causes);
+                }
+            }
+        }
+    }
+}
+
+/// The shards that may be worked on, because the caches have caught up since they were gained, and the keys that wait
+/// for that.
+#[derive(Default)]
+pub(super) struct FreshShards(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By shard.
+    confirmed: Vec<Option<u64>>,
+    kept: BTreeMap<Request, Causes>,
+}
+
+impl FreshShards {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The work, if the caches are new enough for its shard. Otherwise it is kept.
+    pub(super) fn admit(&self, shard: Generation, work: Work<Request, Causes>) -> Option<Work<Request, Causes>> {
+        let mut state = self.state();
+        if shard.is_in(&state.confirmed) {
+            return Some(work);
+        }
+        let Work { item, causes, .. } = work;
+        state.kept.entry(item).or_default().merge(causes);
+        None
+    }
+
+    /// The caches have caught up since these shards, by their generations, were gained; answers the keys that were
+    /// kept. Those that must wait on are kept again.
+    fn confirm(&self, confirmed: Vec<Option<u64>>) -> BTreeMap<Request, Causes> {
+        let mut state = self.state();
+        state.confirmed = confirmed;
+        std::mem::take(&mut state.kept)
+    }
+}
