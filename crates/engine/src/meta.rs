@@ -19,6 +19,11 @@ pub trait Meta<V: ?Sized>: 'static {
     fn uid(object: &V) -> Option<&str>;
     /// `metadata.resourceVersion`; `None` when the API does not say.
     fn resource_version(object: &V) -> Option<&str>;
+    /// Whether this one says more about the same version of an object than the stored one does, which it then replaces
+    /// in a list: when a store that held a part of each object is to hold the whole.
+    fn supersedes(_new: &V, _stored: &V) -> bool {
+        false
+    }
 }
 
 /// A resource version: opaque text for the server, a number of any length for comparisons.

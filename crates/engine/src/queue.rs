@@ -16,11 +16,13 @@
 //!   each low item before it; items of normal priority yield at most one in `weight` + 1 hand-outs.
 //! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
 //!   memory.
-//! * No operation looks at all items, except a shutdown.
+//! * No operation looks at all items, except a shutdown, [`WorkQueue::each_waiting`], and the compaction after a burst, which the items that are
+//!   gone have paid for (`compact.rs`).
 //!
 //! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
 
 mod answers;
+mod compact;
 mod index;
 mod list;
 
@@ -100,6 +102,10 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     shut_down: bool,
     adds: u64,
     retries: u64,
+    /// Runs whose slots have moved since their tokens were given out.
+    moved: BTreeMap<u64, u32>,
+    /// The slots were compacted since the queue was idle.
+    burst: bool,
 }
 
 impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> Default for WorkQueue<T, C, S> {
@@ -136,6 +142,8 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             shut_down: false,
             adds: 0,
             retries: 0,
+            moved: BTreeMap::new(),
+            burst: false,
         }
     }
 
@@ -221,9 +229,10 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// Ends a run. Requests from meanwhile take effect now. `None` when this run has ended already.
     pub fn done(&mut self, token: Token, now: Instant) -> Option<Finished> {
-        let id = token.slot;
+        let id = self.moved.get(&token.run).copied().unwrap_or(token.slot);
         let slot = self.slots.get_mut(id as usize)?.as_mut()?;
         let run = slot.running.take_if(|run| run.number == token.run)?;
+        self.moved.remove(&token.run);
         self.running.remove(&mut self.links, id);
         self.running_started -= u128::from(run.started.0);
         self.promote(now);
@@ -321,6 +330,12 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             unfinished: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
             longest_running: self.longest_run().map_or(Duration::ZERO, |run| now.since(run.started)),
         }
+    }
+
+    /// Changes the causes of every item that waits.
+    pub fn each_waiting(&mut self, mut change: impl FnMut(&mut C)) {
+        let pending = self.slots.iter_mut().flatten().filter_map(|slot| slot.pending.as_mut());
+        pending.for_each(|pending| change(&mut pending.causes));
     }
 
     /// Shuts down at once: waiting items are dropped, nothing more is handed out, adds are ignored. Runs may end.
@@ -449,8 +464,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     fn drop_pending(&mut self) {
         for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
-            // The last item that is released gives all places back.
-            let Some(slot) = self.slots.get_mut(id as usize).and_then(Option::as_mut) else {
+            let Some(slot) = self.slots[id as usize].as_mut() else {
                 continue;
             };
             let Some(pending) = slot.pending.take() else {
@@ -464,8 +478,9 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
                 (None, Priority::Normal) => self.normal.remove(&mut self.links, id),
                 (None, Priority::Low) => self.low.remove(&mut self.links, id),
             }
-            self.release(id);
+            self.vacate(id);
         }
+        self.compact();
     }
 
     fn longest_run(&self) -> Option<&Run> {
@@ -531,20 +546,14 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
     }
 
     fn release(&mut self, id: u32) {
+        self.vacate(id);
+        self.compact();
+    }
+
+    fn vacate(&mut self, id: u32) {
         if let Some(slot) = self.slots[id as usize].take() {
             self.index.remove(slot.hash, id);
             self.free.push(id);
-        }
-        if self.index.is_empty() {
-            self.shrink();
-        }
-    }
-
-    /// After a burst (a first list of 500 k items) the memory goes back (Q11).
-    fn shrink(&mut self) {
-        if self.slots.len() > 1024 {
-            (self.slots, self.links, self.free) = (Vec::new(), Vec::new(), Vec::new());
-            self.index = Index::default();
         }
     }
 }

@@ -164,6 +164,9 @@ struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Receipts {
     keys: BTreeMap<ObjectKey, Vec<Entry>>,
+    /// Keys of which nothing but [`Receipt::Unknown`] is left: no change of the store says anything about them, so that
+    /// [`Receipts::settle`], which runs after every batch of changes, leaves them alone.
+    unknown: BTreeMap<ObjectKey, Vec<Entry>>,
     /// How many acknowledgements there were.
     count: u64,
     /// How many deletions there are, at most.
@@ -214,7 +217,11 @@ impl Receipts {
     pub fn unknown(&mut self, key: ObjectKey) {
         self.count += 1;
         let number = self.count;
-        let entries = self.keys.entry(key).or_default();
+        let all = match self.keys.contains_key(&key) {
+            true => &mut self.keys,
+            false => &mut self.unknown,
+        };
+        let entries = all.entry(key).or_default();
         match entries.iter_mut().find(|entry| entry.receipt == Receipt::Unknown) {
             Some(entry) => entry.last = number,
             None => entries.push(Entry {
@@ -235,7 +242,9 @@ impl Receipts {
     }
 
     fn insert(&mut self, key: ObjectKey, first: u64, last: u64, receipt: Receipt) {
+        let unknown = self.unknown.remove(&key);
         let entries = self.keys.entry(key).or_default();
+        entries.extend(unknown.into_iter().flatten());
         // Acknowledged earlier and written later: a read that waits for this one waits for that one too.
         if entries
             .iter()
@@ -302,7 +311,7 @@ impl Receipts {
 
     /// Whether a read of this key with this ticket may be answered from the store.
     pub fn hold(&self, key: &ObjectKey, ticket: Ticket, view: &View<'_>) -> Hold {
-        let entries = self.keys.get(key).into_iter().flatten();
+        let entries = self.of(key).into_iter().flatten();
         entries
             .filter(|entry| entry.first <= ticket.0)
             .map(|entry| entry.hold(view))
@@ -318,7 +327,7 @@ impl Receipts {
         ticket: Ticket,
         view: impl Fn(&ObjectKey) -> View<'a>,
     ) -> Vec<(ObjectKey, Hold)> {
-        let keys = self.keys.keys().filter(|key| is_in(key, namespace));
+        let keys = self.all_keys().filter(|key| is_in(key, namespace));
         keys.map(|key| (key, self.hold(key, ticket, &view(key))))
             .filter(|(_, hold)| *hold != Hold::Nothing)
             .map(|(key, hold)| (key.clone(), hold))
@@ -327,12 +336,32 @@ impl Receipts {
 
     /// Whether there are no receipts.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len() == 0
     }
 
     /// How many keys have receipts.
     pub fn len(&self) -> usize {
+        self.keys.len() + self.unknown.len()
+    }
+
+    /// How many keys have receipts that a change of the store may settle.
+    pub fn unsettled(&self) -> usize {
         self.keys.len()
+    }
+
+    fn of(&self, key: &ObjectKey) -> Option<&Vec<Entry>> {
+        self.keys.get(key).or_else(|| self.unknown.get(key))
+    }
+
+    fn of_mut(&mut self, key: &ObjectKey) -> Option<&mut Vec<Entry>> {
+        match self.keys.get_mut(key) {
+            Some(entries) => Some(entries),
+            None => self.unknown.get_mut(key),
+        }
+    }
+
+    fn all_keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.keys.keys().chain(self.unknown.keys())
     }
 }
 
@@ -376,7 +405,7 @@ impl Receipts {
         listed: &BTreeMap<ObjectKey, ResourceVersion>,
         view: impl Fn(&ObjectKey) -> View<'a>,
     ) {
-        let keys: Vec<ObjectKey> = self.keys.keys().filter(|key| is_in(key, namespace)).cloned().collect();
+        let keys: Vec<ObjectKey> = self.all_keys().filter(|key| is_in(key, namespace)).cloned().collect();
         for key in keys {
             if key.name.is_empty() {
                 self.found(&key, ticket, listed, &view);
@@ -428,7 +457,7 @@ impl Receipts {
 
     /// Takes out the receipts that the answer to a question at this ticket replaces; answers the number of the oldest.
     fn take(&mut self, key: &ObjectKey, ticket: Ticket) -> Option<u64> {
-        let entries = self.keys.get_mut(key)?;
+        let entries = self.of_mut(key)?;
         let mut first = None;
         entries.retain_mut(|entry| {
             if entry.first > ticket.0 {
@@ -445,8 +474,10 @@ impl Receipts {
     }
 
     fn drop_empty(&mut self, key: &ObjectKey) {
-        if self.keys.get(key).is_some_and(Vec::is_empty) {
-            self.keys.remove(key);
+        for all in [&mut self.keys, &mut self.unknown] {
+            if all.get(key).is_some_and(Vec::is_empty) {
+                all.remove(key);
+            }
         }
     }
 
@@ -459,7 +490,7 @@ impl Receipts {
     ) {
         for key in keys {
             let view = view(key);
-            let entries = self.keys.get_mut(key).into_iter().flatten();
+            let entries = self.of_mut(key).into_iter().flatten();
             for entry in entries.filter(|entry| entry.first <= ticket.0 && entry.receipt.holds(&view)) {
                 entry.receipt = Receipt::Unknown;
             }
@@ -472,14 +503,19 @@ impl Receipts {
     pub fn settle<'a>(&mut self, history_resets: u64, view: impl Fn(&ObjectKey) -> View<'a>) {
         let reset = self.history_resets != history_resets;
         self.history_resets = history_resets;
+        let unknown = &mut self.unknown;
         self.keys.retain(|key, entries| {
             if reset {
                 entries.iter_mut().for_each(|entry| entry.receipt = Receipt::Unknown);
-                return true;
+            } else {
+                let view = view(key);
+                entries.retain(|entry| !entry.receipt.satisfied(&view));
             }
-            let view = view(key);
-            entries.retain(|entry| !entry.receipt.satisfied(&view));
-            !entries.is_empty()
+            let settled = entries.iter().all(|entry| entry.receipt == Receipt::Unknown);
+            if settled && !entries.is_empty() {
+                unknown.insert(key.clone(), std::mem::take(entries));
+            }
+            !settled
         });
     }
 }

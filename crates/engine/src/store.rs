@@ -257,6 +257,11 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         self.indexes.iter().any(|index| &*index.name == name)
     }
 
+    /// The names of all indexes, in the order in which they were added.
+    pub fn index_names(&self) -> impl Iterator<Item = &str> {
+        self.indexes.iter().map(|index| &*index.name)
+    }
+
     /// The objects that are missing from an index because its function failed on their present state, and why.
     pub fn index_failures(&self) -> impl Iterator<Item = IndexFailure<'_>> {
         self.failures

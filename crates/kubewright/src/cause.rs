@@ -1,22 +1,21 @@
 //! Why a reconcile runs.
 //!
 //! Every enqueue has a [`Cause`]. The causes of a key are collected until its reconcile starts; they are then in
-//! [`crate::Context::causes`], in the logs and in observations. The changed fields are computed only when they are
-//! read, from the two objects that the cause keeps.
+//! [`crate::Context::causes`], in the logs and in observations. The changed fields are found when the cause is made: a
+//! cause that kept the two objects would keep their texts for as long as its key waits, of every object that changes.
 //!
-//! Invariants: a key holds at most [`MAX_CAUSES`] causes; several changes of one object become one (first old, last
-//! new), so it shows the changes since the last reconcile; causes that did not fit are counted.
+//! Invariants: a key holds at most [`MAX_CAUSES`] causes, and each of them at most [`MAX_CHANGES`](crate::MAX_CHANGES)
+//! fields with the beginnings of their values, and no object; several changes of one object become one (first before,
+//! last after), so it shows the changes since the last reconcile; causes that did not fit are counted.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::diff::{FieldChange, changes_between};
-use crate::form::AsJson;
+use crate::diff::{self, FieldChange};
 use crate::object::ObjectRef;
 
 /// At most this many causes are kept for one key until its reconcile starts.
@@ -27,7 +26,7 @@ pub const MAX_CAUSES: usize = 16;
 pub struct Cause {
     kind: CauseKind,
     object: Option<Arc<ObjectRef>>,
-    change: Option<Arc<Diff>>,
+    change: Option<Arc<Changed>>,
     /// Taken from the room of a [`Waker`](crate::Waker), until a worker has the key.
     reservation: Option<Reservation>,
 }
@@ -108,23 +107,12 @@ impl Cause {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn changed(object: ObjectRef, old: Arc<dyn AsJson>, new: Arc<dyn AsJson>) -> Cause {
-        Cause::changed_to(object, old, new, None)
-    }
-
-    /// An object changed, to this resourceVersion.
-    pub(crate) fn changed_to(
-        object: ObjectRef,
-        old: Arc<dyn AsJson>,
-        new: Arc<dyn AsJson>,
-        version: Option<&str>,
-    ) -> Cause {
-        let change = Diff {
-            old,
-            new,
+    /// An object changed in these fields, and has this resourceVersion since.
+    pub(crate) fn changed(object: ObjectRef, mut fields: Vec<FieldChange>, version: Option<&str>) -> Cause {
+        fields.iter_mut().for_each(diff::shorten);
+        let change = Changed {
+            fields,
             version: version.map(Box::from),
-            fields: OnceLock::new(),
         };
         Cause {
             kind: CauseKind::Changed,
@@ -144,9 +132,9 @@ impl Cause {
         self.object.as_deref()
     }
 
-    /// The fields that changed; empty unless the kind is [`CauseKind::Changed`]. Computed at the first call.
+    /// The fields that changed; empty unless the kind is [`CauseKind::Changed`]. Of long values it has the beginning.
     pub fn changes(&self) -> &[FieldChange] {
-        self.change.as_ref().map_or(&[], |change| change.fields())
+        self.change.as_ref().map_or(&[], |change| &change.fields)
     }
 
     /// The resourceVersion that a changed object has, as far as it is known in this process.
@@ -165,14 +153,10 @@ impl Cause {
         }
         match (&self.kind, &later.kind) {
             (CauseKind::Changed, CauseKind::Changed) => {
-                if let (Some(first), Some(last)) = (&self.change, &later.change) {
-                    let change = Diff {
-                        old: first.old.clone(),
-                        new: last.new.clone(),
-                        version: last.version.clone(),
-                        fields: OnceLock::new(),
-                    };
-                    self.change = Some(Arc::new(change));
+                if let (Some(first), Some(last)) = (&mut self.change, &later.change) {
+                    let first = Arc::make_mut(first);
+                    diff::merge(&mut first.fields, &last.fields);
+                    first.version.clone_from(&last.version);
                 }
                 true
             }
@@ -214,7 +198,7 @@ impl fmt::Display for Cause {
 /// How many field changes `Display` shows.
 const SHOWN: usize = 4;
 
-/// A cause as it leaves the process: with the fields that changed, not with the two objects.
+/// A cause as it leaves the process.
 #[derive(Serialize, Deserialize)]
 struct Serialized {
     kind: CauseKind,
@@ -238,12 +222,9 @@ impl<'de> Deserialize<'de> for Cause {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
         let Serialized { kind, object, changes } = Serialized::deserialize(deserializer)?;
         let change = (kind == CauseKind::Changed).then(|| {
-            // The objects stayed where they were; only their difference is known here.
-            Arc::new(Diff {
-                old: Arc::new(Value::Null),
-                new: Arc::new(Value::Null),
+            Arc::new(Changed {
+                fields: changes,
                 version: None,
-                fields: OnceLock::from(changes),
             })
         });
         Ok(Cause {
@@ -261,20 +242,12 @@ impl fmt::Debug for Cause {
     }
 }
 
-/// Two states of one object, compared when asked.
-struct Diff {
-    old: Arc<dyn AsJson>,
-    new: Arc<dyn AsJson>,
-    /// The resourceVersion of the new one.
+/// How an object changed.
+#[derive(Clone)]
+struct Changed {
+    fields: Vec<FieldChange>,
+    /// The resourceVersion of the new state.
     version: Option<Box<str>>,
-    fields: OnceLock<Vec<FieldChange>>,
-}
-
-impl Diff {
-    fn fields(&self) -> &[FieldChange] {
-        self.fields
-            .get_or_init(|| changes_between(&self.old.json_or_null(), &self.new.json_or_null()))
-    }
 }
 
 /// The causes of one key until its reconcile starts.
@@ -305,8 +278,21 @@ impl Causes {
         }
     }
 
+    /// Forgets what has happened to which objects: whoever takes the key looks at everything anyway. That an object was
+    /// there at the start stays, and what code of the operator asked for, with its reason.
+    pub(crate) fn forget(&mut self) {
+        self.list
+            .retain(|cause| cause.object.is_none() || cause.kind == CauseKind::InitialList);
+        self.list.shrink_to_fit();
+        self.overflow = 0;
+    }
+
     /// A worker has the key: its causes wait no longer.
     pub(crate) fn taken(mut self) -> Vec<Cause> {
+        if self.list.is_empty() && self.overflow == 0 {
+            self.list
+                .push(Cause::requested("it may have changed while another replica led"));
+        }
         self.list.iter_mut().for_each(|cause| cause.reservation = None);
         self.into_vec()
     }
@@ -327,6 +313,8 @@ impl Causes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diff::changes_between;
+    use crate::form::AsJson as _;
     use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 
     fn object(name: &str) -> ObjectRef {
@@ -359,7 +347,10 @@ mod tests {
 
     #[test]
     fn causes_read_as_sentences_and_changes_of_one_object_become_one() {
-        let changed = |old, new| Cause::changed(object("hello"), ready(old), ready(new));
+        let changed = |old, new| {
+            let (old, new) = (ready(old).json_or_null(), ready(new).json_or_null());
+            Cause::changed(object("hello"), changes_between(&old, &new), None)
+        };
         let check = |causes: Vec<Cause>, expected: &[&str]| assert_eq!(texts(causes), expected);
         check(
             vec![changed(0, 2)],

@@ -71,6 +71,46 @@ pub fn changes_between(before: &Value, after: &Value) -> Vec<FieldChange> {
     changes
 }
 
+/// A value that is kept in a cause has at most so many bytes.
+const KEPT: usize = 256;
+/// The end of a value that was cut.
+const CUT: char = '…';
+
+/// Cuts long values.
+pub(crate) fn shorten(change: &mut FieldChange) {
+    for value in [&mut change.before, &mut change.after].into_iter().flatten() {
+        let text = match &*value {
+            Value::String(text) if text.len() > KEPT => text.clone(),
+            Value::Array(_) | Value::Object(_) => value.to_string(),
+            _ => continue,
+        };
+        if text.len() > KEPT {
+            let end = (0..=KEPT).rev().find(|end| text.is_char_boundary(*end));
+            *value = Value::String(format!("{}{CUT}", &text[..end.unwrap_or(0)]));
+        }
+    }
+}
+
+fn is_cut(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_str).is_some_and(|text| text.ends_with(CUT))
+}
+
+/// Adds later changes of the same object: what was before the first and is after the last.
+pub(crate) fn merge(changes: &mut Vec<FieldChange>, later: &[FieldChange]) {
+    for change in later {
+        match changes.iter().position(|known| known.path == change.path) {
+            Some(known) => changes[known].after.clone_from(&change.after),
+            None if changes.len() <= MAX_CHANGES => changes.push(change.clone()),
+            None => {}
+        }
+    }
+    // What is as it was before is no change; of values that were cut nobody knows.
+    changes.retain(|change| {
+        let unknown = is_cut(change.before.as_ref()) || (change.before.is_none() && change.after.is_none());
+        unknown || change.before != change.after
+    });
+}
+
 struct Collector {
     changes: Vec<FieldChange>,
     total: usize,
@@ -258,5 +298,39 @@ mod tests {
         assert_eq!(changes.len(), MAX_CHANGES + 1);
         assert_eq!(changes[MAX_CHANGES].to_string(), "and 68 more fields");
         assert!(changes[0].to_string().chars().count() < MAX_VALUE + 30);
+    }
+
+    #[test]
+    fn changes_that_follow_each_other_become_one() {
+        let of = |before: Value, after: Value| {
+            let mut changes = changes_between(&before, &after);
+            changes.iter_mut().for_each(shorten);
+            changes
+        };
+        let check = |steps: &[Value], expected: &[&str]| {
+            let mut changes = Vec::new();
+            for step in steps.windows(2) {
+                merge(&mut changes, &of(step[0].clone(), step[1].clone()));
+            }
+            let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+            assert_eq!(told, expected);
+        };
+        check(&[json!({"a": 1}), json!({"a": 2}), json!({"a": 3})], &["a 1 → 3"]);
+        check(&[json!({"a": 1}), json!({"a": 2}), json!({"a": 1})], &[]);
+        check(
+            &[json!({}), json!({"a": 1}), json!({"a": 2, "b": 1})],
+            &["a set to 2", "b set to 1"],
+        );
+        check(&[json!({"a": 1}), json!({}), json!({"a": 1})], &[]);
+        let long = |letter: &str| json!({"a": letter.repeat(1000)});
+        let mut changes = of(long("x"), long("y"));
+        assert!(
+            changes[0]
+                .before
+                .as_ref()
+                .is_some_and(|value| value.to_string().len() < 300)
+        );
+        merge(&mut changes, &of(long("y"), long("x")));
+        assert_eq!(changes.len(), 1, "who knows what comes behind the cut");
     }
 }

@@ -12,6 +12,7 @@
 //! `str` whose letters need not be looked at again, and written to a JSON value and in no other way, because each way
 //! is another copy of serde's code for every type.
 
+mod changes;
 pub(crate) mod cut;
 pub(crate) mod packed;
 pub(crate) mod times;
@@ -31,7 +32,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::packed::{Packed, Read, looked, unpacked};
+use self::packed::{Packed, Read};
+use crate::diff::{FieldChange, changes_between};
 use crate::error::end_of_panic;
 use crate::object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
 
@@ -152,9 +154,25 @@ pub(crate) fn typed_all<K: AnyObject>(objects: Vec<Arc<dyn Cached>>) -> Vec<Arc<
 
 /// Shows an object of a cache with its type; `None` when it cannot be decoded.
 pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> Option<R> {
-    let any: &dyn Any = object;
-    let looked = any.downcast_ref::<Packed>().map(Packed::look).transpose().ok()?;
+    let looked = packed(object)
+        .map(|packed| packed.look(TypeId::of::<K>()))
+        .transpose()
+        .ok()?;
     Some(show(known(looked.as_deref().unwrap_or(object))))
+}
+
+/// An object at rest; `None` when it is decoded.
+pub(crate) fn packed(object: &dyn Cached) -> Option<&Packed> {
+    let any: &dyn Any = object;
+    any.downcast_ref()
+}
+
+/// The fields in which two states of an object differ.
+pub(crate) fn changes_of(old: &dyn Cached, new: &dyn Cached) -> Vec<FieldChange> {
+    match (packed(old), packed(new)) {
+        (Some(old), Some(new)) => changes::changes_between_texts(old.text(), new.text()),
+        _ => changes_between(&old.json_or_null(), &new.json_or_null()),
+    }
 }
 
 /// A decoded object with its type.
@@ -171,25 +189,48 @@ pub(crate) fn viewed<K: AnyObject, V: Send + Sync + 'static>(
     object: &dyn Cached,
     see: impl FnOnce(&K) -> V,
 ) -> Result<Arc<V>, Arc<str>> {
-    let any: &dyn Any = object;
-    match any.downcast_ref::<Packed>() {
-        Some(packed) => packed.view(|decoded| see(known(decoded))),
+    match packed(object) {
+        Some(packed) => packed.view(TypeId::of::<K>(), |decoded| see(known(decoded))),
         None => Ok(Arc::new(see(known(object)))),
     }
 }
 
-/// An object of a cache with its type.
+/// An object of a cache with its type, which its cache may keep decoded.
 ///
 /// # Errors
 /// Why it cannot be decoded.
 pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>, Arc<str>> {
-    unpacked(object).map(typed)
+    unpacked(object, TypeId::of::<K>()).map(typed)
+}
+
+/// The object itself, decoded as this type if it is at rest.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn unpacked(object: Arc<dyn Cached>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+    if packed(&*object).is_none() {
+        return Ok(object);
+    }
+    let any: Arc<dyn Any + Send + Sync> = object;
+    let packed: Arc<Packed> = any.downcast().expect("looked at above");
+    packed.unpack(kind)
+}
+
+/// As [`unpacked`], and the cache stays as it is: for states that pass by.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn looked(object: &Arc<dyn Cached>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+    match packed(&**object) {
+        Some(packed) => packed.look(kind),
+        None => Ok(object.clone()),
+    }
 }
 
 /// An event with its type, for handlers. A state that cannot be decoded counts as none: handlers with a type have
 /// objects checked when they arrive, so that this happens only to older ones.
 pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
-    let read = |object: &Arc<dyn Cached>| looked(object).ok().map(typed);
+    let read = |object: &Arc<dyn Cached>| looked(object, TypeId::of::<K>()).ok().map(typed);
     Some(match event {
         Event::Added { object, initial } => Event::Added {
             object: read(object)?,

@@ -68,7 +68,7 @@
 //! # The path of a change
 //!
 //! ```text
-//! API server ─► watch (cache/watch.rs) ─► store + dispatch (cache/informer.rs) ─► keys (controller/sources.rs)
+//! API server ─► watch (cache/watch.rs) ─► store + dispatch (cache/shared.rs) ─► keys (controller/sources.rs)
 //!            ─► work queue (queue.rs) ─► worker (controller/control_loop.rs) ─► your reconcile ─► Client ─► API server
 //! ```
 //!
@@ -82,6 +82,7 @@
 //! | what wakes a controller | `controller/sources.rs`, `controller/watch.rs`; from outside: `controller/waker.rs` | `tests/it/runtime` of `kubewright-testing` |
 //! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `tests/it/runtime.rs` |
 //! | the size of a cached object, or when it is decoded | `form/packed.rs`; how many stay decoded: `form/packed/decoded.rs`; how bodies are split into objects: `form/cut.rs` | the tests there; `bench/runtime` measures |
+//! | what informers of a kind share, and when a watch becomes wider | `cache/shared.rs`; what a view sees of it: `cache/part.rs`; what it needs: `cache/coverage.rs` | `stores.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/it/runtime.rs`: K1 to K5 |
 //! | when an apply is sent | `client/apply.rs` | the tests there |
 //! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |

@@ -190,6 +190,11 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         }
     }
 
+    /// Changes the causes of everything that waits.
+    pub(crate) fn each_waiting(&self, change: impl FnMut(&mut C)) {
+        self.lock().each_waiting(change);
+    }
+
     pub(crate) fn add(&self, item: T, priority: Priority, causes: C) {
         let wake = self.timed(|engine, now| engine.add(item, priority, causes, now));
         self.wake(wake);

@@ -45,6 +45,12 @@ impl List {
         (self.first != NONE).then_some(self.first)
     }
 
+    /// The slots in this list, in order.
+    pub(super) fn ids<'a>(&self, links: &'a [Links]) -> impl Iterator<Item = u32> + 'a {
+        let next = |id: &u32| Some(links[*id as usize].next).filter(|next| *next != NONE);
+        std::iter::successors(self.front(), next)
+    }
+
     pub(super) fn push_back(&mut self, links: &mut [Links], id: u32) {
         links[id as usize] = Links {
             previous: self.last,

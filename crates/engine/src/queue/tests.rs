@@ -338,6 +338,58 @@ fn q11_memory_is_that_of_pending_items() {
     assert_eq!(queue.slots.len(), 1, "slots are used again");
 }
 
+/// One item that waits for its time, as most controllers have, and one that runs, do not keep the room of a first list.
+#[test]
+fn q11_memory_goes_back_although_some_items_stay() {
+    let mut queue: WorkQueue<u32> = WorkQueue::default();
+    for item in 0..5000 {
+        queue.add(item, Priority::Low, (), at(0));
+    }
+    queue.add_after(9000, at(50), Priority::Normal, (), at(0));
+    queue.add_after(9001, at(40), Priority::Normal, (), at(0));
+    let mut held = Vec::new();
+    let mut order = Vec::new();
+    while let Next::Item(work) = queue.get(at(0)) {
+        order.push(work.item);
+        match work.item % 1000 {
+            999 => held.push(work),
+            _ => drop(queue.done(work.token, at(0)).expect("it runs")),
+        }
+    }
+    assert_eq!(order, (0..5000).collect::<Vec<u32>>(), "the order stays");
+    assert!(queue.slots.len() <= 1024, "{} slots for 7 items", queue.slots.len());
+    assert_eq!((queue.metrics(at(0)).running, queue.metrics(at(0)).delayed), (5, 2));
+    for work in &held {
+        assert_eq!(queue.state(&work.item), State::Running);
+        queue.add(work.item, Priority::Normal, (), at(1));
+        assert!(
+            queue.done(work.token, at(1)).is_some(),
+            "a token from before still ends its run"
+        );
+        assert_eq!(queue.done(work.token, at(1)), None);
+    }
+    let mut again = Vec::new();
+    for now in [1, 40, 50] {
+        while let Next::Item(work) = queue.get(at(now)) {
+            again.push((now, work.item));
+            queue.done(work.token, at(now));
+        }
+    }
+    assert_eq!(
+        again,
+        [
+            (1, 999),
+            (1, 1999),
+            (1, 2999),
+            (1, 3999),
+            (1, 4999),
+            (40, 9001),
+            (50, 9000)
+        ]
+    );
+    assert!(queue.is_idle() && queue.moved.is_empty() && queue.slots.is_empty());
+}
+
 #[test]
 fn r5_a_retry_may_say_its_time_and_counts_as_one() {
     let mut queue = Queue::default();

@@ -448,7 +448,7 @@ fn memory_is_bounded() {
     for _ in 0..1000 {
         receipts.unknown(key());
     }
-    assert_eq!(receipts.keys[&key()].len(), 1);
+    assert_eq!(receipts.unknown[&key()].len(), 1);
     let mut receipts = Receipts::default();
     for number in 0..1000 {
         let key = ObjectKey::namespaced("a", &format!("x{number}"));
@@ -461,4 +461,25 @@ fn memory_is_bounded() {
         asked.len()
     );
     assert!(asked.iter().all(|(_, hold)| *hold == Hold::Ask));
+}
+
+/// Evictions and tokens leave such receipts by the thousand, and no change of the store says anything about them.
+#[test]
+fn k4_unknown_outcomes_are_not_looked_at_when_the_store_changes() {
+    let mut receipts = Receipts::default();
+    for number in 0..1000 {
+        receipts.unknown(ObjectKey::namespaced("a", &format!("x{number}")));
+    }
+    wrote(&mut receipts, "y", 5);
+    let looked = std::cell::Cell::new(0);
+    receipts.settle(0, |_| {
+        looked.set(looked.get() + 1);
+        View::default()
+    });
+    assert_eq!((looked.get(), receipts.len(), receipts.unsettled()), (1, 1001, 1));
+    // What was known and is not any more is looked at once.
+    receipts.settle(1, |_| View::default());
+    assert_eq!((receipts.len(), receipts.unsettled()), (1001, 0));
+    let held = receipts.held_in(None, receipts.ticket(), |_| View::default());
+    assert!(held.len() == 1001 && held.iter().all(|(_, hold)| *hold == Hold::Ask));
 }

@@ -39,6 +39,7 @@ impl<V: ?Sized, M: Meta<V>> Store<V, M> {
         if let Some(entry) = self.items.get_mut(&key)
             && same_object::<V, M>(&entry.object, &object)
             && unchanged::<V, M>(&entry.object, &object)
+            && !M::supersedes(&object, &entry.object)
         {
             entry.mark = self.replacement;
             self.staged.remove(&key);

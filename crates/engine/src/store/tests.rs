@@ -17,6 +17,9 @@ impl Meta<Object> for ObjectMeta {
     fn resource_version(object: &Object) -> Option<&str> {
         Some(&object.2)
     }
+    fn supersedes(new: &Object, stored: &Object) -> bool {
+        new.3 == "whole" && stored.3 == "part"
+    }
 }
 
 type TestStore = Store<Object, ObjectMeta>;
@@ -130,6 +133,28 @@ fn s4_replace_is_one_step() {
     assert_eq!(
         (names(&store.list(None)).join(" "), version(&store)),
         ("changed kept new".to_owned(), Some("9"))
+    );
+}
+
+/// A list that says more of the same versions replaces them, and one that says less does not.
+#[test]
+fn a_list_that_says_more_replaces_what_has_not_changed() {
+    let mut store = TestStore::new();
+    replace(
+        &mut store,
+        "1",
+        &[labelled("a", 1, 1, "part"), labelled("b", 2, 1, "whole")],
+    );
+    let told = replace(
+        &mut store,
+        "2",
+        &[labelled("a", 1, 1, "whole"), labelled("b", 2, 1, "part")],
+    );
+    assert_eq!(told.len(), 1, "{told:?}");
+    let says = |name: &str| store.get_by_name(None, name).map(|object| object.3.clone());
+    assert_eq!(
+        (says("a"), says("b")),
+        (Some("whole".to_owned()), Some("whole".to_owned()))
     );
 }
 

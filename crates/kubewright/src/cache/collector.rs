@@ -1,5 +1,6 @@
 //! Metrics of informers, which controller-runtime does not have.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::collector::Collector;
@@ -52,7 +53,10 @@ impl Collector for Caches {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let caches = known.iter().filter_map(WeakCache::upgrade);
-        let informers: Vec<SharedInformer> = caches.flat_map(|cache| cache.informers()).collect();
+        let mut informers: Vec<SharedInformer> = caches.flat_map(|cache| cache.informers()).collect();
+        // Several types of one kind and scope are one series: they read the same objects.
+        let mut names = BTreeSet::new();
+        informers.retain(|informer| names.insert(informer.name().to_owned()));
         for (name, help, value) in ROWS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for informer in &informers {

@@ -1,340 +1,117 @@
-//! An informer without the type of its objects: one watch, one store, many handlers.
+//! An informer without the type of its objects: a view of the store of its kind.
 //!
-//! The watch runs in a task of its own (`watch.rs`) that ends when the last [`SharedInformer`]
-//! (`core/shared_informer.rs`) is dropped. The dispatcher's lock is held over "apply to the store, tell the handlers"
-//! and over "take a snapshot, add a handler"; the store's lock only while it is changed, so that handlers may read it.
-//! Handlers of users have a mailbox and a task (`handlers.rs`). Those of controllers run inline: they must map every
-//! state to keys, since the owner in between may have acted on it, and a hop to another task would delay each
-//! reconcile.
+//! A view is a type and a scope. Everything that views of one kind have in common is in `shared.rs`: the watch, the
+//! store, the dispatch of changes, receipts. Its share in the changes is in `part.rs`; here is what its readers ask.
 //!
 //! Health has three sources: the first list, the watch, and objects that do not decode. An object that does not decode
 //! affects no other: the informer is synced without it and reports it ([`Core::health`]).
 //!
-//! Invariants: SI2 when a handler runs, the store holds the state that it is told of; SI5 `synced` means that every
-//! inline handler has returned for every object of the first list, `handlers_synced` that the others have as well; SI7
-//! a panicking handler is reported and affects no other; SI9 the task ends with the last handle.
+//! Invariants: SI5 `synced` means that the store covers this view and every inline handler has returned for every
+//! object of it, `handlers_synced` that the others have as well; SI9 the watch ends with the last view of its store.
 
 mod catch_up;
-mod pending_reads;
-mod receiving;
 mod shared_informer;
-mod tombstones;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::{Selector, SelectorExt};
-use kubewright_engine::dispatch::{Dispatcher, Handler, HandlerPanic};
-use kubewright_engine::receipts::{Receipts, Shown, View};
-use kubewright_engine::{Delta, HandlerId, ObjectKey, ResourceVersion, Unreadable};
-use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use kubewright_engine::dispatch::Handler;
+use kubewright_engine::store::IndexError;
+use kubewright_engine::{HandlerId, ObjectKey, ResourceVersion, Unreadable};
 
-use self::pending_reads::PendingReads;
-pub(crate) use self::receiving::{Gone, ReceiptTarget, Written};
 pub(crate) use self::shared_informer::{Listed, Objects, SharedInformer, WatchGuard};
-use self::tombstones::Tombstones;
-use super::StoreOptions;
-use super::handlers::{Batch, Subscriber, drop_guarded};
+use super::handlers::{Batch, Subscriber};
 use super::informer::{self, Health};
+use super::part::Part;
 use super::scope::Scope;
-use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, controller_uid, orphan_in};
-use super::transform::Transform;
+use super::shared::{Contents, SharedStore};
+use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, orphan_in};
 use crate::error::{Error, Result};
-use crate::events::{EventRecorder, EventType};
-use crate::form::packed::{DecodedCache, unpacked, with_decoded};
-use crate::form::{Cached, Form, ObjectId};
-use crate::metrics::Metrics;
-use crate::object::ObjectRef;
-use crate::observe::{Observation, Observers};
+use crate::form::{Cached, Form, looked};
 use crate::request::Request;
 
 /// The values of an object in an index.
 pub(crate) type IndexValues = Box<dyn Fn(&dyn Cached) -> Vec<String> + Send + Sync>;
 
-/// The store's state for a key.
-fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
-    let shown = |object: &'a Arc<dyn Cached>| {
-        let id = object.object_id();
-        Shown {
-            uid: id.uid,
-            version: id.version,
-        }
-    };
-    View {
-        store: store.resource_version(),
-        object: store.peek(key).map(shown),
-    }
-}
+pub(crate) type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
 
-/// The state of an informer, shared between its handles and its task.
+/// A view, shared between its handles.
 pub(crate) struct Core {
     pub(crate) name: String,
     pub(crate) form: Form,
     pub(crate) scope: Scope,
-    /// What becomes of objects before they are kept.
-    pub(crate) transform: Option<Transform>,
-    /// The decoded ones of its objects.
-    pub(crate) decoded: Arc<DecodedCache>,
-    store: RwLock<EngineStore>,
-    dispatcher: Mutex<Dispatcher<dyn Cached>>,
-    /// The handlers that have a task.
-    subscribers: Mutex<BTreeMap<HandlerId, Arc<Subscriber>>>,
-    /// Where those tasks run.
-    runtime: Handle,
-    receipts: Mutex<Receipts>,
-    tombstones: Mutex<Tombstones>,
-    /// The reads from the API server that are under way.
-    pending_reads: PendingReads,
-    progress: watch::Sender<Progress>,
-    listeners: Listeners,
+    pub(super) part: Arc<Part>,
+    pub(super) store: Arc<SharedStore>,
 }
-
-/// The listeners for the events of an informer.
-#[derive(Clone, Default)]
-pub(crate) struct Listeners {
-    pub(crate) observers: Observers,
-    pub(crate) metrics: Metrics,
-    /// Who writes events on objects, and under which name; set when a manager runs.
-    pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
-    /// The name of the cluster, where it is not the only one.
-    pub(crate) cluster: Option<Arc<str>>,
-}
-
-pub(crate) type EngineStore = kubewright_engine::Store<dyn Cached, KubeMeta>;
-
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    synced: bool,
-    /// The watch follows the server.
-    following: bool,
-    /// Why it does not.
-    trouble: Option<String>,
-}
-
-/// At most so many objects that became unreadable together are logged and get an event; the rest are counted.
-const REPORTED: usize = 10;
 
 impl Core {
-    /// Call it inside a tokio runtime.
-    pub(crate) fn new(form: Form, scope: Scope, kept: &StoreOptions, listeners: Listeners) -> Core {
-        let resource = &form.resource;
-        let mut store = EngineStore::new();
-        store
-            .add_index(CONTROLLER_UID, controller_uid)
-            .expect("the store is new, so no name is taken");
-        let kind = if resource.group.is_empty() {
-            resource.kind.clone()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
-        };
-        let name = match &listeners.cluster {
-            None => format!("{kind} {scope}"),
-            Some(cluster) => format!("{kind} {scope} of cluster {cluster}"),
-        };
+    /// A view of a store, which becomes wider if it must.
+    pub(super) fn new(form: Form, part: Part, store: Arc<SharedStore>) -> Core {
+        let scope = part.needs.scope.clone();
+        let name = store.listeners.name(&form.resource, &scope);
+        let part = Arc::new(part);
+        if store.add_part(&part) {
+            tracing::debug!(resource = name, "the watch of this kind becomes wider");
+        }
         Core {
             name,
-            decoded: DecodedCache::new(form.decode.kept, kept.decoded),
-            transform: kept.transforms.of(form.id),
             form,
             scope,
-            store: RwLock::new(store),
-            dispatcher: Mutex::new(Dispatcher::new()),
-            subscribers: Mutex::default(),
-            runtime: Handle::current(),
-            receipts: Mutex::new(Receipts::default()),
-            tombstones: Mutex::default(),
-            pending_reads: PendingReads::default(),
-            progress: watch::Sender::default(),
-            listeners,
+            part,
+            store,
         }
-    }
-
-    // No code of a user runs under these locks except handlers, whose panics are caught: a poisoned lock holds
-    // consistent data.
-    fn read(&self) -> RwLockReadGuard<'_, EngineStore> {
-        self.store.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn dispatcher(&self) -> MutexGuard<'_, Dispatcher<dyn Cached>> {
-        self.dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn subscribers(&self) -> MutexGuard<'_, BTreeMap<HandlerId, Arc<Subscriber>>> {
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn receipts(&self) -> MutexGuard<'_, Receipts> {
-        self.receipts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
-        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the watch said last that the object of this key is deleted; it may be forgotten.
     pub(crate) fn was_deleted(&self, key: &ObjectKey) -> bool {
-        self.tombstones().has(key)
-    }
-
-    fn add_handler(&self, handler: Handler<dyn Cached>) -> HandlerId {
-        let mut dispatcher = self.dispatcher();
-        let snapshot = self.read().list(None).items;
-        let (id, panics) = dispatcher.add(handler, snapshot);
-        self.report(&panics);
-        id
+        self.store.was_deleted(key)
     }
 
     fn add_slow_handler(self: &Arc<Self>, handler: Handler<dyn Cached>) -> HandlerId {
         let subscriber = Arc::new(Subscriber::new(&self.name, handler));
-        let late = self.progress.borrow().synced;
+        let late = self.is_synced();
         let mailbox = subscriber.clone();
-        let id = self.add_handler(Arc::new(move |event| mailbox.put(event)));
-        self.subscribers().insert(id, subscriber.clone());
+        let id = self
+            .store
+            .add_handler(&self.part, Arc::new(move |event| mailbox.put(event)));
+        self.part.subscribers().insert(id, subscriber.clone());
         // Looked at after the subscriber was filed: either this sees the sync, or the sync sees the subscriber.
-        if self.progress.borrow().synced {
+        if self.is_synced() {
             subscriber.mark(late);
         }
-        let core = self.clone();
+        let store = self.store.clone();
         let after = move |batch: Batch| {
-            core.report(&batch.panics);
-            core.changed();
+            store.report(&batch.panics);
+            store.changed();
         };
-        self.runtime.spawn(subscriber.serve(id, after));
+        self.store.runtime.spawn(subscriber.serve(id, after));
         id
     }
 
     fn remove_handler(&self, handler: HandlerId) -> bool {
-        let known = self.dispatcher().remove(handler);
-        let subscriber = self.subscribers().remove(&handler);
+        let known = self.store.remove_handler(&self.part, handler);
+        let subscriber = self.part.subscribers().remove(&handler);
         if let Some(subscriber) = subscriber {
             subscriber.close();
-            self.changed();
+            self.store.changed();
         }
         known
     }
 
-    /// Applies deltas to the store and tells the handlers; called by the task only.
-    pub(crate) fn apply(&self, deltas: impl IntoIterator<Item = Delta<dyn Cached>>) {
-        let dispatcher = self.dispatcher();
-        for delta in deltas {
-            let events = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(delta);
-            self.tombstones().note(&events);
-            let held = self.decoded.decoded(&events);
-            self.report(&dispatcher.dispatch(&events));
-            drop_guarded(&self.name, held);
-            drop_guarded(&self.name, events);
-        }
-        drop(dispatcher);
-        self.report_unreadable();
-        self.settle_receipts();
-        self.changed();
-    }
-
-    /// Gives back what was decoded and is not read any more.
-    pub(crate) fn trim(&self) {
-        self.decoded.trim(Instant::now());
-    }
-
-    fn settle_receipts(&self) {
-        let mut receipts = self.receipts();
-        if !receipts.is_empty() {
-            let store = self.read();
-            receipts.settle(store.history_resets(), |key| view_of(&store, key));
-        }
-    }
-
-    /// The value stays, but every reader that waits for the store looks again.
-    fn changed(&self) {
-        self.progress.send_modify(|_| ());
-    }
-
-    fn report(&self, panics: &[HandlerPanic]) {
-        for panic in panics {
-            tracing::error!(resource = %self.name, "{panic}");
-        }
-    }
-
-    pub(crate) fn set_synced(&self) {
-        let changed = self.progress.send_if_modified(|progress| {
-            let changed = !progress.following;
-            *progress = Progress {
-                synced: true,
-                following: true,
-                trouble: None,
-            };
-            changed
-        });
-        if changed {
-            self.subscribers()
-                .values()
-                .for_each(|subscriber| subscriber.mark(false));
-            self.changed();
-            let objects = self.read().len();
-            tracing::debug!(resource = %self.name, objects, "cache synced");
-            self.listeners.observers.notify(|| Observation::CacheSynced {
-                resource: self.name.clone(),
-                objects,
-            });
-        }
-    }
-
-    pub(crate) fn set_degraded(&self, reason: String) {
-        let changed = self.progress.send_if_modified(|progress| {
-            let changed = progress.trouble.as_ref() != Some(&reason);
-            progress.following = false;
-            progress.trouble = Some(reason.clone());
-            changed
-        });
-        if changed {
-            tracing::warn!(resource = %self.name, reason, "cache degraded; it serves what it has and tries again");
-            self.listeners.observers.notify(|| Observation::CacheDegraded {
-                resource: self.name.clone(),
-                reason,
-            });
-        }
-    }
-
     pub(crate) fn is_synced(&self) -> bool {
-        self.progress.borrow().synced
-    }
-
-    /// Files the objects that reads could not decode, unless they have changed since.
-    fn file_broken(&self) {
-        let broken = self.decoded.take_broken();
-        if broken.is_empty() {
-            return;
-        }
-        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        for object in broken {
-            let stored = store.peek(&object.key).map(|stored| stored.object_id());
-            let version = object.resource_version.as_ref().map(ResourceVersion::as_str);
-            if stored.is_some_and(|stored| stored.version == version && stored.uid == object.uid.as_deref()) {
-                // The store's content does not change, so that only people are told, and no handler.
-                store.apply(Delta::Unreadable(object));
-            }
-        }
+        self.part.is_synced()
     }
 
     /// A reader needs the type of its objects: from now on they are decoded when they arrive, and the present ones are
     /// checked now.
     pub(crate) fn check_objects(&self) {
-        if !self.decoded.check() {
+        if !self.part.check() {
             return;
         }
         for object in self.list_in(None) {
-            with_decoded(&*object);
+            drop(looked(&object, self.form.id));
         }
-        self.report_unreadable();
-    }
-
-    /// The store's object in this very version.
-    pub(crate) fn known(&self, id: ObjectId<'_>) -> Option<Arc<dyn Cached>> {
-        let found = self.get(id.namespace, id.name?)?;
-        let known = found.object_id();
-        (known.version.is_some() && known.version == id.version && known.uid == id.uid).then_some(found)
+        self.store.report_unreadable();
     }
 
     /// An object of the store, decoded.
@@ -343,8 +120,8 @@ impl Core {
     /// [`Error::Undecodable`].
     pub(crate) fn unpacked(&self, object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>> {
         let reference = object.object_id().reference(&self.form.resource);
-        unpacked(object).map_err(|reason| {
-            self.report_unreadable();
+        crate::form::unpacked(object, self.form.id).map_err(|reason| {
+            self.store.report_unreadable();
             Error::Undecodable {
                 object: reference.to_string(),
                 reason: reason.to_string(),
@@ -352,100 +129,48 @@ impl Core {
         })
     }
 
-    /// Objects of the store, decoded; those that cannot be are left out, and reported.
+    /// Objects of the store, decoded; those that cannot be are shown in their last readable state or left out, and
+    /// reported.
     pub(crate) fn all_unpacked(&self, objects: Objects) -> Objects {
-        let count = objects.len();
-        let readable: Objects = objects.into_iter().filter_map(|object| unpacked(object).ok()).collect();
-        if readable.len() < count {
-            self.report_unreadable();
+        let mut broken = false;
+        let readable = objects.into_iter().filter_map(|object| match self.part.show(object) {
+            Ok(object) => Some(object),
+            Err(_) => {
+                broken = true;
+                None
+            }
+        });
+        let readable = readable.collect();
+        if broken {
+            self.store.report_unreadable();
         }
         readable
     }
 
+    pub(crate) fn report_unreadable(&self) {
+        self.store.report_unreadable();
+    }
+
     pub(crate) fn health(&self) -> Health {
-        self.report_unreadable();
-        let progress = self.progress.borrow().clone();
-        if let Some(reason) = progress.trouble {
+        self.store.report_unreadable();
+        let progress = self.store.progress.borrow().clone();
+        let wider = progress.wider_trouble.filter(|_| !self.is_synced());
+        if let Some(reason) = wider.or(progress.trouble) {
             return Health::Degraded { reason };
         }
-        let store = self.read();
-        let mut unreadable = store.unreadable();
-        let count = unreadable.len();
-        match unreadable.next() {
-            _ if !progress.synced => Health::Syncing,
+        let unreadable = self.broken();
+        match unreadable.first() {
+            _ if !self.is_synced() => Health::Syncing,
             None => Health::Synced,
             Some(first) => Health::Degraded {
                 reason: format!(
-                    "{count} that cannot be decoded and are left out; the first is {}: {}",
-                    self.object_ref(first),
+                    "{} that cannot be decoded and are left out; the first is {}: {}",
+                    unreadable.len(),
+                    self.store.object_ref(first),
                     first.message
                 ),
             },
         }
-    }
-
-    fn object_ref(&self, object: &Unreadable) -> ObjectRef {
-        ObjectRef::named(&self.form.resource, object.key.namespace.as_deref(), &object.key.name)
-    }
-
-    pub(crate) fn report_unreadable(&self) {
-        self.file_broken();
-        // Looked at with a read lock first: this runs after every batch.
-        if self.read().unreadable().len() == 0 {
-            return;
-        }
-        let unreported = self
-            .store
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take_unreported();
-        for (position, object) in unreported.iter().enumerate() {
-            let reference = self.object_ref(object);
-            if position < REPORTED {
-                let error = &object.message;
-                tracing::warn!(object = %reference, error, "an object cannot be decoded; it is left out until it changes");
-                self.record_unreadable(object);
-            }
-            self.listeners.observers.notify(|| Observation::ObjectUnreadable {
-                resource: self.name.clone(),
-                object: reference,
-                error: object.message.clone(),
-            });
-        }
-        if unreported.len() > REPORTED {
-            let more = unreported.len() - REPORTED;
-            tracing::warn!(resource = %self.name, more, "more objects cannot be decoded; Informer::unreadable lists them");
-        }
-    }
-
-    fn record_unreadable(&self, object: &Unreadable) {
-        let Some((recorder, component)) = self.listeners.recorder.get() else {
-            return;
-        };
-        let resource = &self.form.resource;
-        let involved = ObjectReference {
-            api_version: Some(resource.api_version.clone()),
-            kind: Some(resource.kind.clone()),
-            namespace: object.key.namespace.as_deref().map(str::to_owned),
-            name: Some(object.key.name.to_string()),
-            uid: object.uid.clone(),
-            resource_version: object
-                .resource_version
-                .as_ref()
-                .map(|version| version.as_str().to_owned()),
-            ..Default::default()
-        };
-        let message = format!(
-            "{component} cannot decode this object and leaves it out until it changes: {}",
-            object.message
-        );
-        recorder.record(component, involved, EventType::Warning, "Unreadable", message);
-    }
-
-    fn with_view<T>(&self, key: &ObjectKey, run: impl FnOnce(&mut Receipts, &View<'_>) -> T) -> T {
-        let mut receipts = self.receipts();
-        let store = self.read();
-        run(&mut receipts, &view_of(&store, key))
     }
 }
 
@@ -455,84 +180,174 @@ impl Core {
     ///
     /// # Errors
     /// [`Error::Undecodable`].
-    fn look_up(&self, store: &EngineStore, key: &ObjectKey) -> Result<Option<Arc<dyn Cached>>> {
-        match store.unreadable_by_name(key.namespace.as_deref(), &key.name) {
-            None => Ok(store.peek(key).cloned()),
-            Some(object) => Err(self.undecodable(object)),
+    fn look_up(&self, contents: &Contents, key: &ObjectKey) -> Result<Option<Arc<dyn Cached>>> {
+        let unreadable = contents.store.unreadable_by_name(key.namespace.as_deref(), &key.name);
+        if let Some(object) = unreadable.cloned().or_else(|| self.part.unreadable_by_key(key)) {
+            return Err(self.undecodable(&object));
         }
+        let found = contents.store.peek(key);
+        Ok(found.filter(|object| self.holds(contents, object)).cloned())
     }
 
     pub(crate) fn undecodable(&self, object: &Unreadable) -> Error {
         Error::Undecodable {
-            object: self.object_ref(object).to_string(),
+            object: self.store.object_ref(object).to_string(),
             reason: object.message.clone(),
         }
     }
 
+    /// Whether an object of the store is inside this view.
+    fn holds(&self, contents: &Contents, object: &Arc<dyn Cached>) -> bool {
+        !self.part.selects_of(contents.coverage.as_ref()) || self.scope.selects(&**object)
+    }
+
+    /// Those of a store's objects that are inside this view.
+    fn inside(&self, contents: &Contents, mut objects: Objects) -> Objects {
+        if self.part.selects_of(contents.coverage.as_ref()) {
+            objects.retain(|object| self.scope.selects(&**object));
+        }
+        objects
+    }
+
+    /// The namespace that a question concerns, which may be narrowed by the view's.
+    pub(crate) fn namespace_of<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
+        asked
+            .filter(|namespace| !namespace.is_empty())
+            .or(self.scope.namespace.as_deref())
+    }
+
+    /// The objects that cannot be decoded, in order.
+    fn broken(&self) -> Vec<Unreadable> {
+        let contents = self.store.read();
+        let in_scope = |object: &&Unreadable| {
+            self.scope.namespace.is_none() || self.scope.namespace.as_deref() == object.key.namespace.as_deref()
+        };
+        let mut all: Vec<Unreadable> = contents.store.unreadable().filter(in_scope).cloned().collect();
+        drop(contents);
+        all.extend(self.part.unreadable());
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all.dedup_by(|a, b| a.key == b.key);
+        all
+    }
+
     pub(crate) fn unreadable(&self) -> Vec<informer::Unreadable> {
-        self.report_unreadable();
-        let store = self.read();
-        let all = store.unreadable().map(|object| informer::Unreadable {
+        self.store.report_unreadable();
+        let all = self.broken().into_iter().map(|object| informer::Unreadable {
             request: Request::from(&object.key),
             resource_version: object
                 .resource_version
                 .as_ref()
                 .map(|version| version.as_str().to_owned()),
-            error: object.message.clone(),
+            error: object.message,
         });
         all.collect()
     }
 
     pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<dyn Cached>> {
-        self.read()
-            .get_by_name(namespace.filter(|namespace| !namespace.is_empty()), name)
+        let contents = self.store.read();
+        let found = contents
+            .store
+            .get_by_name(namespace.filter(|namespace| !namespace.is_empty()), name)?;
+        self.holds(&contents, &found).then_some(found)
+    }
+
+    /// As [`Core::get`], decoded, or in its last readable state.
+    pub(crate) fn shown(&self, namespace: Option<&str>, name: &str) -> Option<Arc<dyn Cached>> {
+        let found = self.get(namespace, name)?;
+        let shown = self.part.show(found);
+        if shown.is_err() {
+            self.store.report_unreadable();
+        }
+        shown.ok()
+    }
+
+    /// What `read` finds in the store, as far as it is inside this view.
+    pub(crate) fn found(&self, read: impl FnOnce(&EngineStore) -> Objects) -> Objects {
+        let contents = self.store.read();
+        self.inside(&contents, read(&contents.store))
     }
 
     pub(crate) fn list_in(&self, namespace: Option<&str>) -> Objects {
-        self.read().list(namespace).items
+        self.found(|store| store.list(self.namespace_of(namespace)).items)
     }
 
     pub(crate) fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Objects {
-        matching(&self.read(), namespace, labels)
+        self.found(|store| matching(store, self.namespace_of(namespace), labels))
     }
 
     pub(crate) fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Objects {
-        owned_by(&self.read(), namespace, owner_uid)
+        self.found(|store| owned_by(store, self.namespace_of(namespace), owner_uid))
     }
 
     pub(crate) fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<dyn Cached>>> {
-        let found = self.read().by_index(index, value, namespace);
-        found
-            .map(|snapshot| snapshot.items)
-            .map_err(|error| Error::Configuration(format!("{}: {error}", self.name)))
+        self.has_index(index)?;
+        let index = self.index_name(index);
+        Ok(self.found(|store| filed(store, self.namespace_of(namespace), &index, value)))
+    }
+
+    /// Several views may each have an index of one name.
+    pub(crate) fn index_name(&self, index: &str) -> String {
+        match index {
+            CONTROLLER_UID | ORPHANS => index.to_owned(),
+            _ => format!("{index}{BETWEEN}{:?} {}", self.form.id, self.scope),
+        }
     }
 
     /// Whether there is such an index; it is an error if not.
     pub(crate) fn has_index(&self, index: &str) -> Result<()> {
-        self.by_index(index, "", None).map(drop)
+        let contents = self.store.read();
+        if contents.store.has_index(&self.index_name(index)) {
+            return Ok(());
+        }
+        let ours = self.index_name("");
+        let known = contents.store.index_names().filter_map(|name| {
+            let own = name.strip_suffix(&*ours);
+            own.or(Some(name).filter(|name| !name.contains(BETWEEN)))
+        });
+        let unknown = IndexError::Unknown {
+            name: index.to_owned(),
+            known: known.map(str::to_owned).collect(),
+        };
+        Err(Error::Configuration(format!("{}: {unknown}", self.name)))
     }
 
     pub(crate) fn keys(&self) -> Vec<Request> {
-        self.read().keys().map(Request::from).collect()
+        let contents = self.store.read();
+        match self.part.selects_of(contents.coverage.as_ref()) {
+            false => contents.store.keys().map(Request::from).collect(),
+            true => {
+                let inside = contents
+                    .store
+                    .iter()
+                    .filter(|(_, object)| self.scope.selects(&***object));
+                inside.map(|(key, _)| Request::from(key)).collect()
+            }
+        }
     }
 
-    /// Without the objects that were read in vain.
+    /// Without the objects that are shown in no state.
     pub(crate) fn len(&self) -> usize {
-        let store = self.read();
-        let shown = |key| store.peek(key).map(|stored| stored.object_id().version);
-        let in_vain = store.unreadable().filter(|object| {
-            shown(&object.key)
-                .is_some_and(|version| version == object.resource_version.as_ref().map(ResourceVersion::as_str))
-        });
-        store.len() - in_vain.count()
+        let contents = self.store.read();
+        let all = match self.part.selects_of(contents.coverage.as_ref()) {
+            false => contents.store.len(),
+            true => contents
+                .store
+                .iter()
+                .filter(|(_, object)| self.scope.selects(&***object))
+                .count(),
+        };
+        all.saturating_sub(self.part.not_shown())
     }
 
     pub(crate) fn resource_version(&self) -> Option<String> {
-        self.read()
-            .resource_version()
-            .map(|version| version.as_str().to_owned())
+        let contents = self.store.read();
+        let version = contents.store.resource_version();
+        version.map(ResourceVersion::as_str).map(str::to_owned)
     }
 }
+
+/// Between the name of an index and its view.
+const BETWEEN: char = '\u{0}';
 
 /// The objects whose labels match.
 pub(crate) fn matching(store: &EngineStore, namespace: Option<&str>, labels: &Selector) -> Objects {

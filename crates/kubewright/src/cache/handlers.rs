@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright_engine::dispatch::mailbox::{Mail, Mailbox, Mark};
 use kubewright_engine::dispatch::{Handler, HandlerPanic, end_of_panic, notify};
 use kubewright_engine::{Event, HandlerId, Meta};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::store::KubeMeta;
@@ -107,7 +108,8 @@ impl Subscriber {
         inbox.synced || inbox.late
     }
 
-    /// When this returns the handler is not called again.
+    /// When this returns the handler is not called again, and a call that was under way has returned. In a runtime of one
+    /// thread the latter is not waited for: the handler may itself wait for a task, which only this thread can run.
     pub(super) fn close(&self) {
         let dropped = {
             let mut inbox = self.inbox();
@@ -115,7 +117,10 @@ impl Subscriber {
             std::mem::take(&mut inbox.mailbox)
         };
         self.wake.notify_one();
-        drop(self.running.lock());
+        let alone = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::CurrentThread);
+        if !alone {
+            drop(self.running.lock());
+        }
         self.drop_mailbox(dropped);
     }
 

@@ -1,4 +1,4 @@
-//! The typed face of an informer (client-go's `SharedIndexInformer`): one watch, one store, many handlers.
+//! The typed face of an informer (client-go's `SharedIndexInformer`): a view of the store of its kind.
 //!
 //! Everything happens in [`SharedInformer`], without the type; see `form.rs` for why. In a manager of several
 //! namespaces there is one for each.
@@ -28,7 +28,8 @@ use crate::request::Request;
 /// How long [`Informer::synced`] waits (controller-runtime's `CacheSyncTimeout`).
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A shared, watched set of objects. Cheap to clone; the watch stops after the last clone is dropped.
+/// A shared, watched set of objects: a type and a scope. All informers of a kind share one watch and one store, which
+/// hold what they need together. Cheap to clone; the watch stops after the last informer of its kind is dropped.
 ///
 /// ```
 /// use kubewright::{Cache, Event, Result};
@@ -206,7 +207,7 @@ impl<K: AnyObject> Informer<K> {
     /// returns, and then of every single change as soon as the store shows it.
     ///
     /// The store and all other handlers wait until it returns, so it must be quick: turn the event into keys and add
-    /// them to a queue. It must not add or remove handlers of the same informer.
+    /// them to a queue. It must not add or remove handlers of the same kind.
     pub fn add_inline_handler(&self, handler: impl Fn(&Event<K>) + Send + Sync + 'static) -> HandlerId {
         let handler = self.of_type(handler);
         self.add(|part| part.add_handler(handler.clone()))
@@ -229,8 +230,8 @@ impl<K: AnyObject> Informer<K> {
         })
     }
 
-    /// Removes a handler; when this returns it is not called again. It waits for a call that is under way. `false` when
-    /// it was not there. Remove it through the handle that it was added to, or a clone of that.
+    /// Removes a handler; when this returns it is not called again. It waits for a call that is under way, except in a
+    /// runtime of one thread, where that call may wait for the caller. `false` when it was not there. Remove it through the handle that it was added to, or a clone of that.
     pub fn remove_handler(&self, handler: HandlerId) -> bool {
         let known = self.everywhere(handler, SharedInformer::remove_handler);
         self.handlers().remove(&handler);

@@ -1,39 +1,53 @@
-//! The cache: one informer per type, API resource and scope, shared by all its users (controller-runtime's
+//! The cache: one watch and one store for each resource of a cluster, shared by all its users (controller-runtime's
 //! `cache.Cache`).
 //!
-//! Invariants: SI10 one watch per (type, resource, scope), counted by reference; C8 a kind that cannot be listed
-//! affects only its readers; C2 an object that was read is immutable. Objects are cached without
-//! `metadata.managedFields`, which are up to half of an object and which no controller reads; a write without them does
-//! not change the server's. Objects are kept as text (`crate::form::packed`).
+//! An informer is a view of such a store: a type (whole objects, metadata only, dynamic) and a scope. Stores are made
+//! for the union of what their views need; where that is not known before the first list, they become wider
+//! (`shared.rs`). Two things have a store of their own, because a store cannot be read in both ways: another *version*
+//! of a resource, which has other fields, and a scope that only the server can judge ([`Scope::is_judged_here`]). And
+//! each namespace has one, as long as no view needs all of them: the right to list all may be missing.
+//!
+//! Invariants: SI10 one watch for each of these, counted by reference; an object that several stores hold is never
+//! older in one of them than in an event of another; C8 a kind that cannot be listed affects only its readers; C2 an
+//! object that was read is immutable. Objects are cached without `metadata.managedFields`, which are up to half of an
+//! object and which no controller reads; a write without them does not change the server's. Objects are kept as text
+//! (`crate::form::packed`).
 //!
 //! - `informer.rs`: the informer,
 //! - `core.rs`: the same without its type,
+//! - `shared.rs`: the store that views share,
+//! - `part.rs`: the share of a view in its changes,
+//! - `coverage.rs`: what a store holds and a view needs,
 //! - `handlers.rs`: handlers that may be slow,
 //! - `watch.rs`: the task that lists and watches,
 //! - `wire.rs`: requests and decoding,
 //! - `change.rs`: the notice for a handler of keys,
 //! - `scope.rs`: which objects,
-//! - `parts.rs`: several namespaces,
+//! - `kind_informers.rs`: several namespaces,
 //! - `store.rs`: reading. Which writes a store does not show yet is decided by the engine's receipts.
 
 mod change;
 pub(crate) mod collector;
 mod core;
+mod coverage;
 mod handlers;
 mod informer;
 mod kind_informers;
+mod part;
 mod scope;
+mod shared;
 mod store;
 mod transform;
 mod watch;
 mod wire;
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::ApiResource;
+use tokio::sync::watch as watch_channel;
 
 pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
@@ -44,15 +58,17 @@ use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
-pub(crate) use self::core::{
-    EngineStore, Gone, Listed, Objects, SharedInformer, Written, filed, matching, orphans, owned_by,
-};
-use self::core::{Listeners, ReceiptTarget, WatchGuard};
+use self::core::WatchGuard;
+pub(crate) use self::core::{EngineStore, Listed, Objects, SharedInformer, filed, matching, orphans, owned_by};
+use self::coverage::{Content, Coverage};
 pub(crate) use self::kind_informers::{Keys, KindInformers};
+use self::part::Part;
+use self::shared::{Family, Listeners, SharedStore, StoreGuard};
+pub(crate) use self::shared::{Gone, Written};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::transform::Transforms;
+use self::watch::Watching;
 pub(crate) use self::watch::entropy;
-use self::wire::Wire;
 pub(crate) use self::wire::decode_page;
 use crate::events::EventRecorder;
 use crate::form::Form;
@@ -90,6 +106,10 @@ struct Inner {
     kept: StoreOptions,
     /// How its watches go about it.
     watching: Config,
+    /// How many are still to say what they need, before the first list.
+    declaring: watch_channel::Sender<usize>,
+    /// What controllers have said that they read.
+    reads: Mutex<BTreeMap<TypeId, Scope>>,
     state: Mutex<State>,
 }
 
@@ -99,8 +119,12 @@ struct State {
     informers: BTreeMap<InformerKey, Weak<WatchGuard>>,
     /// Informers that reads have started live as long as the cache.
     pinned: BTreeMap<InformerKey, SharedInformer>,
-    /// Every living informer by group and plural, for receipts: the version does not matter, it is the same object.
-    targets: BTreeMap<(String, String), Vec<Weak<dyn ReceiptTarget>>>,
+    /// Every living store by group, version and plural.
+    stores: BTreeMap<(String, String, String), Vec<Weak<StoreGuard>>>,
+    /// Every living store by group and plural, for receipts: the version does not matter, it is the same object.
+    families: BTreeMap<(String, String), Family>,
+    /// The kinds of which was said that nobody has declared to read them.
+    undeclared: BTreeSet<(String, String)>,
 }
 
 /// How objects are kept.
@@ -120,6 +144,24 @@ impl StoreOptions {
             Some(part) if scope == Scope::all() => part.clone(),
             _ => scope,
         }
+    }
+
+    /// How much of each object a type needs.
+    fn content(&self, form: &Form) -> Content {
+        match self.transforms.of(form.id) {
+            _ if form.metadata_only => Content::Metadata,
+            Some(_) => Content::Transformed(form.id),
+            None => Content::Whole,
+        }
+    }
+}
+
+/// As long as it lives, no watch of a cache begins: what its users need is still being said.
+pub(crate) struct Declaring(Cache);
+
+impl Drop for Declaring {
+    fn drop(&mut self) {
+        self.0.0.declaring.send_modify(|count| *count -= 1);
     }
 }
 
@@ -182,6 +224,8 @@ impl Cache {
             namespaces,
             kept,
             watching: watch::config(is_virtual),
+            declaring: watch_channel::Sender::new(0),
+            reads: Mutex::default(),
             state: Mutex::default(),
         }))
     }
@@ -277,28 +321,119 @@ impl Cache {
         Informer::new(KindInformers::new(self.start(&form, scope), []))
     }
 
+    /// No watch begins before the answer is dropped. So the first list of a kind is already for all that its users
+    /// need.
+    pub(crate) fn declaring(&self) -> Declaring {
+        self.0.declaring.send_modify(|count| *count += 1);
+        Declaring(self.clone())
+    }
+
+    /// A controller reads this part of a kind; of several parts of one type, all that they have in common is read.
+    pub(crate) fn declare_read(&self, form: &Form, scope: Scope) -> KindInformers {
+        let mut reads = self.0.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |scope| Coverage {
+            content: Content::Whole,
+            scope,
+        };
+        let joined = match reads.remove(&form.id) {
+            Some(known) => of(known).join(&of(scope)).scope,
+            None => scope,
+        };
+        reads.insert(form.id, joined);
+        drop(reads);
+        self.pinned_of(form)
+    }
+
+    /// Whether reads of a type can be answered without another watch, or a wider one.
+    pub(crate) fn is_read(&self, form: &Form) -> bool {
+        let content = self.0.kept.content(form);
+        let scopes = self.bounded(form, self.read_scope(form));
+        let mut state = self.state();
+        scopes.into_iter().all(|scope| {
+            let needs = Coverage { content, scope };
+            let store = state.store_for(&form.resource, &needs);
+            store.is_some_and(|guard| guard.store.wanted().covers(&needs))
+        })
+    }
+
+    /// The informer that a read is answered from. When nobody has declared that read, its watch starts now; that is said
+    /// once.
+    pub(crate) fn read_of(&self, form: &Form) -> KindInformers {
+        let declared = self.existing_of(form).is_some();
+        let parts = self.pinned_of(form);
+        let waits = || parts.iter().any(|part| !part.is_synced());
+        let managed = || self.0.listeners.recorder.get().is_some();
+        if !declared && managed() && waits() {
+            let ApiResource {
+                group, plural, kind, ..
+            } = &form.resource;
+            if self.state().undeclared.insert((group.clone(), plural.clone())) {
+                tracing::warn!(
+                    resource = parts.of(None).name(),
+                    "no controller declares that it reads {kind}: this first read starts a watch of all its objects, or \
+                     makes one wider; add .reads::<{kind}>(Scope::all()) to the controller, or a narrower scope, or read \
+                     with Client::live"
+                );
+            }
+        }
+        parts
+    }
+
+    /// The part of a type that reads are answered from.
+    fn read_scope(&self, form: &Form) -> Scope {
+        let reads = self.0.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let declared = reads.get(&form.id).cloned();
+        self.0.kept.scope(form, declared.unwrap_or_default())
+    }
+
     fn start(&self, form: &Form, scope: Scope) -> SharedInformer {
         let mut state = self.state();
         let key = key_of(form, &scope);
         if let Some(informer) = state.living(&key) {
             return informer;
         }
-        let core = Arc::new(Core::new(form.clone(), scope, &self.0.kept, self.0.listeners.clone()));
+        let needs = Coverage {
+            content: self.0.kept.content(form),
+            scope,
+        };
+        let guard = match state.store_for(&form.resource, &needs) {
+            Some(guard) => guard,
+            None => self.start_store(&mut state, &form.resource, needs.clone()),
+        };
+        guard.store.decoders.add(form, self.0.kept.transforms.of(form.id));
+        let core = Core::new(form.clone(), Part::new(form.id, needs), guard.store.clone());
+        let informer = SharedInformer::new(Arc::new(core), guard);
+        state.informers.retain(|_, informer| informer.strong_count() > 0);
+        state.informers.insert(key, informer.downgrade());
+        informer
+    }
+
+    fn start_store(&self, state: &mut State, resource: &ApiResource, wanted: Coverage) -> Arc<StoreGuard> {
+        let family = state.family(resource);
+        let listeners = self.0.listeners.clone();
+        let store = SharedStore::new(resource, wanted, &self.0.kept, listeners, family.clone());
+        let store = Arc::new(store);
+        family.join(&store);
         let (source, stop) = Stop::pair();
-        let wire = Wire {
+        let watching = Watching {
             kube: self.0.kube.clone(),
             metrics: self.metrics().clone(),
-            core: core.clone(),
+            store: store.clone(),
+            config: self.0.watching,
         };
-        watch::spawn(wire, self.0.watching, stop);
-        let informer = SharedInformer::new(core.clone(), self.0.kube.clone(), source);
-        state.informers.insert(key, informer.downgrade());
-        let target: Weak<dyn ReceiptTarget> = Arc::downgrade(&(core as Arc<dyn ReceiptTarget>));
-        let named = (form.resource.group.clone(), form.resource.plural.clone());
-        let targets = state.targets.entry(named).or_default();
-        targets.retain(|target| target.strong_count() > 0);
-        targets.push(target);
-        informer
+        watch::spawn(watching, self.0.declaring.subscribe(), stop);
+        let guard = Arc::new(StoreGuard {
+            store,
+            kube: self.0.kube.clone(),
+            caught_up: Default::default(),
+            _stop: source,
+        });
+        state
+            .stores
+            .entry(store_key(resource))
+            .or_default()
+            .push(Arc::downgrade(&guard));
+        guard
     }
 
     /// The informer of all objects of a type, kept alive as long as the cache.
@@ -308,7 +443,7 @@ impl Cache {
 
     /// [`Cache::pinned`] without the type.
     pub(crate) fn pinned_of(&self, form: &Form) -> KindInformers {
-        let parts = self.parts_in(form, Scope::all());
+        let parts = self.parts_in(form, self.read_scope(form));
         let mut state = self.state();
         for informer in parts.iter() {
             let key = key_of(form, informer.scope());
@@ -325,8 +460,8 @@ impl Cache {
 
     /// [`Cache::existing`] without the type.
     pub(crate) fn existing_of(&self, form: &Form) -> Option<KindInformers> {
+        let scopes = self.bounded(form, self.read_scope(form));
         let state = self.state();
-        let scopes = self.bounded(form, self.0.kept.scope(form, Scope::all()));
         let mut parts = scopes
             .iter()
             .map(|scope| state.living(&key_of(form, scope)))
@@ -335,30 +470,30 @@ impl Cache {
         Some(KindInformers::new(first, parts))
     }
 
-    fn targets(&self, resource: &ApiResource) -> Vec<Arc<dyn ReceiptTarget>> {
-        let state = self.state();
-        let targets = state.targets.get(&(resource.group.clone(), resource.plural.clone()));
-        targets.into_iter().flatten().filter_map(Weak::upgrade).collect()
+    fn stores(&self, resource: &ApiResource) -> Vec<Arc<SharedStore>> {
+        let named = (resource.group.clone(), resource.plural.clone());
+        let family = self.state().families.get(&named).cloned();
+        family.map(|family| family.members()).unwrap_or_default()
     }
 
     /// A write was acknowledged.
     pub(crate) fn arm(&self, resource: &ApiResource, written: &Written<'_>) {
-        for target in self.targets(resource) {
-            target.wrote(written);
+        for store in self.stores(resource) {
+            store.wrote(written);
         }
     }
 
     /// A delete was acknowledged, and the object is gone.
     pub(crate) fn arm_deleted(&self, resource: &ApiResource, gone: &Gone<'_>) {
-        for target in self.targets(resource) {
-            target.deleted(gone);
+        for store in self.stores(resource) {
+            store.deleted(gone);
         }
     }
 
     /// The outcome of a write is not known. The empty name stands for one that the server was to choose.
     pub(crate) fn arm_unknown(&self, resource: &ApiResource, key: &ObjectKey) {
-        for target in self.targets(resource) {
-            target.unknown(key);
+        for store in self.stores(resource) {
+            store.unknown(key);
         }
     }
 }
@@ -367,6 +502,34 @@ impl State {
     fn living(&self, key: &InformerKey) -> Option<SharedInformer> {
         self.informers.get(key).and_then(SharedInformer::upgrade)
     }
+
+    fn family(&mut self, resource: &ApiResource) -> Family {
+        self.families.retain(|_, family| !family.members().is_empty());
+        let named = (resource.group.clone(), resource.plural.clone());
+        self.families.entry(named).or_default().clone()
+    }
+
+    /// The store that a view which needs this is to share.
+    fn store_for(&mut self, resource: &ApiResource, needs: &Coverage) -> Option<Arc<StoreGuard>> {
+        self.stores.retain(|_, all| {
+            all.retain(|store| store.strong_count() > 0);
+            !all.is_empty()
+        });
+        let all = self.stores.get(&store_key(resource)).into_iter().flatten();
+        let mut all: Vec<Arc<StoreGuard>> = all.filter_map(Weak::upgrade).collect();
+        all.retain(|guard| guard.store.may_serve(needs));
+        // One of all namespaces, if there is one.
+        all.sort_by_key(|guard| guard.store.wanted().scope.namespace.is_some());
+        all.into_iter().next()
+    }
+}
+
+fn store_key(resource: &ApiResource) -> (String, String, String) {
+    (
+        resource.group.clone(),
+        resource.version.clone(),
+        resource.plural.clone(),
+    )
 }
 
 fn key_of(form: &Form, scope: &Scope) -> InformerKey {

@@ -6,6 +6,8 @@ use kube::core::{ObjectMeta, Selector, SelectorExt};
 use kubewright_engine::ObjectKey;
 use serde_json::Value;
 
+use crate::form::Cached;
+
 /// The part of a kind's objects that an informer watches. The server filters; the default is everything.
 ///
 /// ```
@@ -68,6 +70,30 @@ impl Scope {
         !self.labels.selects_all() || self.fields.is_some()
     }
 
+    /// Whether this program can say of an object whether it is inside. Some fields only the API server computes.
+    pub(crate) fn is_judged_here(&self) -> bool {
+        self.requirements()
+            .all(|requirement| path_of(requirement).is_some_and(|path| !COMPUTED.contains(&path)))
+    }
+
+    /// Whether the metadata of an object say whether it is inside.
+    pub(crate) fn is_judged_by_metadata(&self) -> bool {
+        self.requirements()
+            .all(|requirement| path_of(requirement).is_some_and(|path| IN_METADATA.contains(&path)))
+    }
+
+    /// Whether an object of a store is inside; for a scope that [is judged here](Scope::is_judged_here).
+    pub(crate) fn selects(&self, object: &dyn Cached) -> bool {
+        if self.namespace.is_some() && self.namespace.as_deref() != object.object_id().namespace {
+            return false;
+        }
+        if !self.labels.selects_all() && !self.labels.matches(&object.labels()) {
+            return false;
+        }
+        let judged = || self.membership(&object.metadata(), &|| object.json_or_null());
+        self.fields.is_none() || judged() == Membership::Inside
+    }
+
     /// Whether an object of this key could be in it. The empty name stands for any.
     pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
         if self.namespace.is_some() && self.namespace.as_deref() != key.namespace.as_deref() {
@@ -91,7 +117,7 @@ impl Scope {
         if !self.labels.matches(meta.labels.as_ref().unwrap_or(&empty)) {
             return Membership::Outside;
         }
-        let object = self.fields.is_some().then(json);
+        let object = (!self.is_judged_by_metadata()).then(json);
         let mut membership = Membership::Inside;
         for requirement in self.requirements() {
             match judge(requirement, meta, object.as_ref()) {
@@ -111,6 +137,15 @@ impl Scope {
 
 /// Fields that no object has under this name: the API server computes them (of Jobs, Events and Namespaces).
 const COMPUTED: [&str; 4] = ["status.successful", "source", "reportingComponent", "name"];
+
+/// Fields of the metadata that every kind supports.
+const IN_METADATA: [&str; 2] = ["metadata.name", "metadata.namespace"];
+
+/// The path of a requirement, if it is one.
+fn path_of(requirement: &str) -> Option<&str> {
+    let (path, _) = requirement.split_once('=')?;
+    Some(path.strip_suffix('!').unwrap_or(path).trim())
+}
 
 /// Judges one requirement of a field selector. Without the object only the two fields are known that every kind
 /// supports.

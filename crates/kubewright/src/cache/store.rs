@@ -12,6 +12,7 @@ use kubewright_engine::{Meta, ObjectKey};
 
 use super::core::Core;
 use super::kind_informers::of_each;
+use super::part;
 use crate::error::Result;
 use crate::form::{Cached, typed, typed_all};
 use crate::object::AnyObject;
@@ -44,9 +45,7 @@ impl<K: AnyObject> Store<K> {
 
     /// One object; `None` also when it cannot be decoded, which [`super::Informer::unreadable`] says.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let mut cores = self.0.iter();
-        let (core, found) = cores.find_map(|core| Some((core, core.get(namespace, name)?)))?;
-        core.unpacked(found).ok().map(typed)
+        self.0.iter().find_map(|core| core.shown(namespace, name)).map(typed)
     }
 
     /// All objects, ordered by namespace and name.
@@ -131,6 +130,10 @@ impl Meta<dyn Cached> for KubeMeta {
 
     fn resource_version(object: &dyn Cached) -> Option<&str> {
         object.object_id().version
+    }
+
+    fn supersedes(new: &dyn Cached, stored: &dyn Cached) -> bool {
+        part::supersedes(new, stored)
     }
 }
 

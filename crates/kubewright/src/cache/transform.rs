@@ -7,11 +7,9 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::form::packed::Transform;
 use crate::form::{guarded, times};
 use crate::object::AnyObject;
-
-/// From the text of an object to the text that is kept; or why there is none.
-pub(crate) type Transform = Arc<dyn Fn(&str) -> Result<String, String> + Send + Sync>;
 
 /// The transforms of a manager, by type.
 #[derive(Clone, Default)]

@@ -1,17 +1,20 @@
-//! The task of one informer: obeys the engine's reflector, which decides everything.
+//! The task of one store: obeys the engine's reflector, which decides everything.
 //!
 //! One request or stream is open at a time. Events that the stream delivers without waiting are collected (the delta
 //! queue bounds them) and applied together, so that a burst costs one wake-up of each reader that waits for the store.
+//! When the store is to hold more, a second reflector fills a store of its own, until that can replace the first.
 //!
 //! Invariants: RF8 a stop takes effect at every await; a failing kind fails alone, since nothing here is shared between
-//! informers; the informer counts as synced only after the batch with the end of the first list was applied and every
-//! handler has returned (DF3); a panic of a type's code ends the task never silently and never for good.
+//! stores; a wider watch that fails leaves the present one alone; a view counts as synced only after the batch with the
+//! end of its first list was applied and every handler has returned (DF3); a panic of a type's code ends the task never
+//! silently and never for good.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
@@ -21,11 +24,14 @@ use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue};
 use kubewright_engine::dispatch::end_of_panic;
 use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
 use kubewright_engine::{Delta, Instant};
+use tokio::sync::{Notify, watch};
 
-use super::core::Core;
+use super::coverage::Coverage;
+use super::shared::SharedStore;
 use super::store::KubeMeta;
-use super::wire::{Frames, Wire};
+use super::wire::{Frames, Target, Wire};
 use crate::form::Cached;
+use crate::metrics::Metrics;
 use crate::stop::Stop;
 
 /// At most this many objects are collected before they are applied.
@@ -47,25 +53,93 @@ pub(super) fn config(is_virtual: bool) -> Config {
     }
 }
 
-pub(super) fn spawn(wire: Wire, config: Config, stop: Stop) {
-    tokio::spawn(supervise(Arc::new(wire), config, stop));
+/// What a task watches, and how.
+#[derive(Clone)]
+pub(super) struct Watching {
+    pub(super) kube: kube::Client,
+    pub(super) metrics: Metrics,
+    pub(super) store: Arc<SharedStore>,
+    pub(super) config: Config,
 }
 
-/// Runs the task until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics,
-/// the task begins anew with a list, which the store compares with its objects.
-async fn supervise(wire: Arc<Wire>, config: Config, stop: Stop) {
-    let core = wire.core.clone();
+/// `declaring`: how many are still to say what they need.
+pub(super) fn spawn(watching: Watching, mut declaring: watch::Receiver<usize>, stop: Stop) {
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = stop.requested() => return,
+            // An error means that the cache is gone; whoever has the store still wants it filled.
+            _ = declaring.wait_for(|count| *count == 0) => {}
+        }
+        drop(declaring);
+        follow(watching, stop).await;
+    });
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Follows the server until the stop, with what the store wants at the time.
+async fn follow(watching: Watching, stop: Stop) {
+    let mut wants = watching.store.wants();
+    let wanted = |wants: &mut watch::Receiver<Coverage>| wants.borrow_and_update().clone();
+    let adopted = Arc::new(Notify::new());
+    let run = |coverage: &Coverage, adopted: Option<Arc<Notify>>| -> Running {
+        Box::pin(supervise(watching.clone(), coverage.clone(), adopted, stop.clone()))
+    };
+    let mut present = run(&wanted(&mut wants), None);
+    let mut wider: Option<Running> = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.requested() => return,
+            // Before the narrower watch is looked at again: what it brings is no news any more.
+            () = adopted.notified(), if wider.is_some() => {
+                present = wider.take().expect("looked at above");
+                watching.store.forget_wider_trouble();
+            }
+            changed = wants.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                watching.store.forget_wider_trouble();
+                wider = Some(run(&wanted(&mut wants), Some(adopted.clone())));
+            }
+            () = &mut present => return,
+            () = async { wider.as_mut().expect("looked at before").await }, if wider.is_some() => return,
+        }
+    }
+}
+
+/// Runs a watch until the stop. Code of the objects' type runs within it, their `Drop` among others: when that panics,
+/// it begins anew with a list, which the store compares with its objects. `adopted`: it is to replace another one.
+async fn supervise(watching: Watching, coverage: Coverage, adopted: Option<Arc<Notify>>, stop: Stop) {
+    let store = watching.store.clone();
     let origin = tokio::time::Instant::now();
     let mut backoff = ReflectorBackoff::default();
+    let is_wider = Arc::new(AtomicBool::new(adopted.is_some()));
     loop {
-        let task = Task::new(core.clone(), wire.clone(), config);
+        let wider = is_wider.load(Ordering::Relaxed);
+        let target = Target {
+            store: store.clone(),
+            coverage: coverage.clone(),
+            staged: wider.then(Arc::default),
+        };
+        let wire = Arc::new(Wire {
+            kube: watching.kube.clone(),
+            metrics: watching.metrics.clone(),
+            target: Arc::new(target),
+        });
+        let replaces = adopted.clone().map(|adopted| (adopted, is_wider.clone()));
+        let task = Task::new(wire, watching.config, replaces);
         let Err(payload) = AssertUnwindSafe(task.run(stop.clone())).catch_unwind().await else {
             return;
         };
         let why = end_of_panic(payload);
-        core.set_degraded(format!("code of its objects panicked, and it lists them anew: {why}"));
+        let reason = format!("code of its objects panicked, and it lists them anew: {why}");
+        store.set_degraded(&coverage, reason, is_wider.load(Ordering::Relaxed));
         let wait = backoff.next(Instant::from_origin(origin.elapsed()), entropy());
         tokio::select! {
+            biased;
             () = stop.requested() => return,
             () = tokio::time::sleep(wait) => {}
         }
@@ -73,7 +147,6 @@ async fn supervise(wire: Arc<Wire>, config: Config, stop: Stop) {
 }
 
 struct Task {
-    core: Arc<Core>,
     wire: Arc<Wire>,
     reflector: Reflector<dyn Cached, KubeMeta>,
     queue: DeltaQueue<dyn Cached>,
@@ -82,19 +155,26 @@ struct Task {
     /// The request or stream that is open.
     open: BoxStream<'static, Input<dyn Cached>>,
     origin: tokio::time::Instant,
+    /// Whom to tell when it replaces another watch, and whether it still is to.
+    replaces: Option<(Arc<Notify>, Arc<AtomicBool>)>,
 }
 
 impl Task {
-    fn new(core: Arc<Core>, wire: Arc<Wire>, config: Config) -> Task {
+    fn new(wire: Arc<Wire>, config: Config, replaces: Option<(Arc<Notify>, Arc<AtomicBool>)>) -> Task {
         Task {
-            core,
             wire,
             reflector: Reflector::new(config),
             queue: DeltaQueue::default(),
             health: None,
             open: stream::pending().boxed(),
             origin: tokio::time::Instant::now(),
+            replaces,
         }
+    }
+
+    fn is_wider(&self) -> bool {
+        let replaces = self.replaces.as_ref();
+        replaces.is_some_and(|(_, is_wider)| is_wider.load(Ordering::Relaxed))
     }
 
     async fn run(mut self, stop: Stop) {
@@ -164,18 +244,55 @@ impl Task {
 
     fn apply_queue(&mut self) {
         while let Some(batch) = self.queue.pop_batch(DEFAULT_CAPACITY) {
-            self.core.apply(batch);
+            let Target {
+                store,
+                coverage,
+                staged,
+            } = &*self.wire.target;
+            match staged.as_ref().filter(|_| self.is_wider()) {
+                None => store.apply(batch, coverage),
+                Some(staged) => {
+                    let mut staged = staged.write().unwrap_or_else(PoisonError::into_inner);
+                    for delta in batch {
+                        drop(staged.apply(delta));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Replaces the narrower watch, once what was listed is not older than what that has brought.
+    fn adopt(&mut self) {
+        let Target {
+            store,
+            coverage,
+            staged,
+        } = &*self.wire.target;
+        let (Some(staged), Some((adopted, is_wider))) = (staged, &self.replaces) else {
+            return;
+        };
+        let mut staged = staged.write().unwrap_or_else(PoisonError::into_inner);
+        if store.is_reached_by(&staged) {
+            store.adopt(&staged, coverage);
+            *staged = Default::default();
+            is_wider.store(false, Ordering::Relaxed);
+            store.set_synced(coverage);
+            adopted.notify_one();
         }
     }
 
     /// Applies the collected events, then reports the progress.
     fn flush(&mut self) {
         self.apply_queue();
-        self.core.trim();
+        if self.is_wider() {
+            self.adopt();
+        }
+        let Target { store, coverage, .. } = &*self.wire.target;
+        store.decoders.trim(tokio::time::Instant::now());
         match self.health.take() {
-            Some(Health::Degraded(reason)) => self.core.set_degraded(reason),
-            Some(Health::Synced) => self.core.set_synced(),
-            Some(Health::Pending | Health::Syncing) | None => {}
+            Some(Health::Degraded(reason)) => store.set_degraded(coverage, reason, self.is_wider()),
+            Some(Health::Synced) if !self.is_wider() => store.set_synced(coverage),
+            Some(Health::Pending | Health::Syncing | Health::Synced) | None => {}
         }
     }
 

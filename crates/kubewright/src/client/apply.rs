@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -116,7 +116,7 @@ impl Client {
             let wanted = to_desired(form, desired)?;
             let meta = desired.metadata();
             let target = Target::of_object(form, &meta)?;
-            let live = self.get_of(form, target.namespace, target.name).await?;
+            let live = self.present(form, &target).await?;
             if let Some(live) = &live {
                 check_controller(owner, &target, &live.metadata())?;
             }
@@ -133,6 +133,9 @@ impl Client {
             {
                 return Ok(live.clone());
             }
+            if live.is_none() {
+                self.applied().forget(&key);
+            }
             let verb = if live.is_some() { "patch" } else { "create" };
             let written = self.send_apply(form, &target, verb, &wanted, live.as_deref()).await?;
             if !self.is_dry_run() {
@@ -141,6 +144,17 @@ impl Client {
             }
             Ok(written)
         })
+    }
+}
+
+impl Client {
+    /// The object as it is now: from the cache where there is one of its kind, and from the API server where there is
+    /// none. Applying alone starts no watch: what is only written need not be cached.
+    async fn present(&self, form: &Form, target: &Target<'_>) -> Result<Option<Arc<dyn Cached>>> {
+        match self.cache().is_read(form) {
+            true => self.get_of(form, target.namespace, target.name).await,
+            false => self.live_shared(form, target.namespace, target.name).await,
+        }
     }
 }
 
@@ -341,27 +355,68 @@ fn reflects(object: &Value, wanted: &Value) -> bool {
 
 /// The applied configurations, one entry per object and field manager, bounded.
 #[derive(Debug, Default)]
-pub(crate) struct Applied(Mutex<BTreeMap<Key, (State, Instant)>>);
+pub(crate) struct Applied(Mutex<Memory>);
 
-/// Beyond this many objects the memory starts over; the price is one idle request for each.
+#[derive(Debug, Default)]
+struct Memory {
+    known: BTreeMap<Key, Entry>,
+    /// How many were remembered since old entries were last looked for.
+    since: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    sent: Instant,
+    asked: Instant,
+}
+
+/// So many objects are remembered. One that is applied beyond that is sent each time, and takes no other's place: were
+/// it to, a pass over more objects than this would find none of them.
 const MEMORY: usize = 100_000;
 
+/// What nobody has asked for in this time is forgotten, such as an object that was deleted; the price of a mistake is
+/// one idle request.
+const FORGOTTEN: Duration = Duration::from_secs(3 * 3600);
+
 impl Applied {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether applying would change nothing: the same was applied, and the object is as the server made it then.
     fn holds(&self, key: &Key, state: &State, now: Instant) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).is_some_and(|(applied, at)| {
-            let fresh = applied.reflected || now.duration_since(*at) < RESEND;
-            applied == state && fresh
+        let mut memory = self.memory();
+        memory.known.get_mut(key).is_some_and(|entry| {
+            entry.asked = now;
+            let fresh = entry.state.reflected || now.duration_since(entry.sent) < RESEND;
+            entry.state == *state && fresh
         })
     }
 
     fn remember(&self, key: Key, state: State, now: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MEMORY {
-            known.clear();
+        let mut memory = self.memory();
+        memory.since += 1;
+        // Each entry is looked at once for each that was remembered, on average.
+        if memory.since > memory.known.len() {
+            memory.since = 0;
+            memory
+                .known
+                .retain(|_, entry| now.duration_since(entry.asked) < FORGOTTEN);
         }
-        known.insert(key, (state, now));
+        if memory.known.len() < MEMORY || memory.known.contains_key(&key) {
+            let entry = Entry {
+                state,
+                sent: now,
+                asked: now,
+            };
+            memory.known.insert(key, entry);
+        }
+    }
+
+    /// The object is not there any more.
+    fn forget(&self, key: &Key) {
+        self.memory().known.remove(key);
     }
 }
 
@@ -432,6 +487,46 @@ mod tests {
             json!({"c": []}),
             true,
         );
+    }
+
+    /// What was applied is remembered as long as it is asked for; a pass over more objects than are remembered finds
+    /// those that are, and what was deleted does not stay.
+    #[test]
+    fn the_memory_is_bounded_and_keeps_what_is_used() {
+        let resource = crate::object::api_resource::<k8s_openapi::api::core::v1::ConfigMap>();
+        let key = |number: usize| -> Key {
+            (
+                "m".to_owned(),
+                ObjectRef::named(&resource, Some("a"), &format!("x{number}")),
+            )
+        };
+        let wanted = json!({"spec": 1});
+        let state = || state(&wanted, &wanted);
+        let (applied, start) = (Applied::default(), Instant::now());
+        let pass = |objects: std::ops::Range<usize>, now| {
+            let mut sent = 0;
+            for number in objects {
+                if !applied.holds(&key(number), &state(), now) {
+                    sent += 1;
+                    applied.remember(key(number), state(), now);
+                }
+            }
+            sent
+        };
+        assert_eq!(pass(0..MEMORY + 10, start), MEMORY + 10);
+        assert_eq!(applied.memory().known.len(), MEMORY);
+        assert_eq!(pass(0..MEMORY + 10, start), 10, "not everything again");
+        // The first half is deleted, others come.
+        let later = start + FORGOTTEN / 2;
+        assert_eq!(pass(MEMORY / 2..MEMORY, later), 0);
+        let later = start + FORGOTTEN + Duration::from_secs(1);
+        // Room is made as they come, and at the latest after as many as are remembered.
+        for _ in 0..4 {
+            pass(MEMORY..MEMORY * 3 / 2, later);
+        }
+        assert_eq!(pass(MEMORY / 2..MEMORY * 3 / 2, later), 0);
+        applied.forget(&key(MEMORY - 1));
+        assert!(!applied.holds(&key(MEMORY - 1), &state(), later));
     }
 
     /// A field that was pruned may be known tomorrow.

@@ -521,7 +521,7 @@ impl Client {
     /// The object as the cache has it right now, without waiting and without starting an informer.
     pub(crate) fn cached(&self, form: &Form, target: &Target<'_>) -> Option<Arc<dyn Cached>> {
         let parts = self.cache().existing_of(form)?;
-        parts.of(target.namespace).core().get(target.namespace, target.name)
+        parts.of(target.namespace).core().shown(target.namespace, target.name)
     }
 }
 

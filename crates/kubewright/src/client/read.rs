@@ -195,7 +195,7 @@ impl Client {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
-            let parts = self.cache().pinned_of(form);
+            let parts = self.cache().read_of(form);
             self.get_shared(parts.covering(namespace)?, namespace, name).await
         })
     }
@@ -235,7 +235,7 @@ impl Client {
         which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
-            let parts = self.cache().pinned_of(form);
+            let parts = self.cache().read_of(form);
             self.list_parts(&parts, namespace, which).await
         })
     }
@@ -277,6 +277,7 @@ impl Client {
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
             informer.synced_within(FIRST_READ_DEADLINE).await?;
+            let namespace = informer.core().namespace_of(namespace);
             match which {
                 Selection::Orphans(_) => informer.index_orphans(),
                 Selection::Filed { index, .. } => informer.core().has_index(index)?,
@@ -284,12 +285,16 @@ impl Client {
             }
             let ticket = informer.ticket();
             let deadline = Instant::now() + self.read_deadline;
+            let filed_as = match which {
+                Selection::Filed { index, .. } => informer.core().index_name(index),
+                _ => String::new(),
+            };
             let read = |store: &EngineStore| match which {
                 Selection::All => store.list(namespace).items,
                 Selection::Labelled(labels) => matching(store, namespace, labels),
                 Selection::OwnedBy(uid) => owned_by(store, namespace, uid),
                 Selection::Orphans(labels) => orphans(store, namespace, labels),
-                Selection::Filed { index, value } => filed(store, namespace, index, value),
+                Selection::Filed { value, .. } => filed(store, namespace, &filed_as, value),
             };
             loop {
                 match informer.read_many(namespace, ticket, deadline, read).await {
@@ -352,10 +357,15 @@ impl Client {
             return Err(informer.core().undecodable(object));
         }
         let mut items = page.items.into_iter();
-        Ok(items.find(|object| KubeMeta::key(&**object).as_ref() == Some(key)))
+        let found = items.find(|object| KubeMeta::key(&**object).as_ref() == Some(key));
+        // The question was asked for all views of the kind.
+        Ok(
+            found
+                .filter(|object| informer.scope() == &informer.coverage().scope || informer.scope().selects(&**object)),
+        )
     }
 
-    /// The API server's present objects in the informer's scope, in one namespace or of one name.
+    /// The API server's present objects of what the informer's store is to hold, in one namespace or of one name.
     async fn list_page(
         &self,
         informer: &SharedInformer,
@@ -363,7 +373,7 @@ impl Client {
         namespace: Option<&str>,
         name: Option<&str>,
     ) -> Result<ListPage<dyn Cached>> {
-        let scope = informer.scope();
+        let scope = informer.coverage().scope;
         let fields = name.map(by_name).into_iter().chain(scope.fields.clone());
         let fields: Vec<String> = fields.collect();
         let params = ListParams {

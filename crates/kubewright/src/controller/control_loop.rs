@@ -21,7 +21,7 @@ use tracing::field::Empty;
 use super::all_keys::{AllKeys, Panics};
 use super::indexes::ActiveIndex;
 use super::settle::counted;
-use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, start_own};
+use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, Standby, start_own};
 use super::take_over::FreshShards;
 use super::{Controller, ErasedReconciler, Settings};
 use crate::action::Action;
@@ -63,6 +63,8 @@ pub(crate) struct Prepared {
     pub(super) shards: Option<Shards>,
     /// Of which shards the caches are known to be new enough.
     pub(super) fresh: FreshShards,
+    /// Another replica leads.
+    standby: Standby,
     settings: Settings,
 }
 
@@ -94,7 +96,9 @@ impl Controller {
         let keys = KeyQueue {
             inner: queue.clone(),
             shards: shards.clone(),
+            standby: Standby::default(),
         };
+        let standby = keys.standby.clone();
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
         let own_cluster = self.settings.cluster.as_str();
         let watched = self.sources.iter().map(|source| source.cluster(own_cluster));
@@ -135,6 +139,7 @@ impl Controller {
             own_writes: OwnWrites::new(),
             shards,
             fresh: FreshShards::default(),
+            standby,
             settings: self.settings,
         })
     }
@@ -200,10 +205,19 @@ impl Prepared {
             .controller(&prepared.name, workers, move || queue.metrics());
         let mut terms_before = 0_usize;
         loop {
-            let permit = tokio::select! {
-                biased;
-                () = stop.requested() => break,
-                permit = permits.next() => permit,
+            let permit = match permits.next().now_or_never() {
+                Some(permit) => permit,
+                None => {
+                    prepared.standby.set(true);
+                    prepared.queue.each_waiting(Causes::forget);
+                    let permit = tokio::select! {
+                        biased;
+                        () = stop.requested() => break,
+                        permit = permits.next() => permit,
+                    };
+                    prepared.standby.set(false);
+                    permit
+                }
             };
             if let Some(began) = permit.began() {
                 tokio::select! {

@@ -1,12 +1,13 @@
-//! Indexes that a controller declares: which objects its reconciler will ask for by a value of theirs.
+//! Reads that a controller declares: which objects its reconciler will ask for, and by which of their values.
 //!
-//! Invariant: an index lives as long as its controller, so that a controller that is added again finds its names free.
+//! Invariants: an index lives as long as its controller, so that a controller that is added again finds its names free;
+//! what is declared is listed before the first reconcile.
 
 use std::sync::Arc;
 
 use super::all_keys::{AllKeys, Panics};
 use super::sources::Any;
-use crate::cache::SharedInformer;
+use crate::cache::{Scope, SharedInformer};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::form::{Form, with_typed};
@@ -15,12 +16,18 @@ use crate::webhook::Kind;
 
 type Values = Arc<dyn Fn(&Any) -> Vec<String> + Send + Sync>;
 
-/// An index as it was declared.
+/// A read as it was declared.
 pub(crate) struct Index {
     form: Form,
     kind: Kind,
-    name: String,
-    values: Values,
+    what: What,
+}
+
+enum What {
+    /// The objects of a scope.
+    Part(Scope),
+    /// The objects by the values of an index.
+    Filed { name: String, values: Values },
 }
 
 impl Index {
@@ -28,8 +35,19 @@ impl Index {
         Index {
             form: Form::of::<K>(),
             kind: Kind::of::<K>(),
-            name,
-            values: Arc::new(move |object| with_typed(object, &values).unwrap_or_default()),
+            what: What::Filed {
+                name,
+                values: Arc::new(move |object| with_typed(object, &values).unwrap_or_default()),
+            },
+        }
+    }
+
+    /// The objects of a scope, without an index.
+    pub(crate) fn reads<K: Object>(scope: Scope) -> Index {
+        Index {
+            form: Form::of::<K>(),
+            kind: Kind::of::<K>(),
+            what: What::Part(scope),
         }
     }
 
@@ -46,15 +64,27 @@ impl Index {
         panics: &Panics,
         all: &AllKeys,
     ) -> Result<ActiveIndex> {
-        let parts = client.cache().pinned_of(&self.form);
+        let parts = match &self.what {
+            What::Part(scope) => client.cache().declare_read(&self.form, scope.clone()),
+            What::Filed { .. } => client.cache().pinned_of(&self.form),
+        };
+        let (name, values) = match self.what {
+            What::Filed { name, values } => (name, values),
+            What::Part(_) => {
+                return Ok(ActiveIndex {
+                    name: None,
+                    informers: parts.iter().cloned().collect(),
+                });
+            }
+        };
         parts.check_objects();
         let mut active = ActiveIndex {
-            name: self.name,
+            name: Some(name.clone()),
             informers: Vec::new(),
         };
         for informer in parts.iter() {
-            let (values, panics, all) = (self.values.clone(), panics.clone(), all.clone());
-            let what = format!("index {}", active.name);
+            let (values, panics, all) = (values.clone(), panics.clone(), all.clone());
+            let what = format!("index {name}");
             let kind = self.kind.kind.clone();
             let filed = move |object: &Any| {
                 let values = panics.catch(&what, &kind, || values(object));
@@ -62,7 +92,7 @@ impl Index {
                 values.map_err(|cause| all.wake_after_panic(cause)).unwrap_or_default()
             };
             informer
-                .add_index(&active.name, Box::new(filed))
+                .add_index(&name, Box::new(filed))
                 .map_err(|error| Error::Configuration(format!("controller {controller}: {error}")))?;
             active.informers.push(informer.clone());
         }
@@ -72,7 +102,8 @@ impl Index {
 
 /// An index that informers keep. It goes when this is dropped.
 pub(crate) struct ActiveIndex {
-    name: String,
+    /// `None`: they are only read.
+    name: Option<String>,
     /// Those that have it by now.
     informers: Vec<SharedInformer>,
 }
@@ -86,8 +117,8 @@ impl ActiveIndex {
 
 impl Drop for ActiveIndex {
     fn drop(&mut self) {
-        for informer in &self.informers {
-            informer.remove_index(&self.name);
+        for (informer, name) in self.informers.iter().zip(self.name.iter().cycle()) {
+            informer.remove_index(name);
         }
     }
 }

@@ -277,6 +277,33 @@ impl Controller {
         self
     }
 
+    /// Declares that the reconciler reads a kind, or a part of it, through [`Client::get`](crate::Client::get) and
+    /// [`Client::list`](crate::Client::list). Its watch is then started with the others and for that part only; the role
+    /// has the rights; and the first reconcile finds it listed. A read of a kind that nobody declares starts a watch of
+    /// all its objects, and says so in the log. What is read seldom needs no watch: [`Client::live`](crate::Client::live).
+    ///
+    /// Reads of the whole manager show this part; of parts that several controllers declare, the least that has them all.
+    /// The controller's own kind, and those that it owns, watches or indexes, are declared by that.
+    ///
+    /// ```
+    /// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// use kubewright::{Controller, Scope};
+    /// # use std::sync::Arc;
+    /// # use kubewright::{Action, Context, Reconciler, Result};
+    /// # struct Issuer;
+    /// # impl Reconciler for Issuer {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// let controller = Controller::of(Issuer).reads::<Secret>(Scope::namespace("issuer-system"));
+    /// ```
+    #[must_use]
+    pub fn reads<K: Object>(mut self, scope: Scope) -> Controller {
+        // Before the indexes, which are of what is read.
+        self.indexes.insert(0, Index::reads::<K>(scope));
+        self
+    }
+
     /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several
     /// must all pass. See [`crate::predicate`].
     #[must_use]

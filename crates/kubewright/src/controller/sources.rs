@@ -7,6 +7,7 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
 use crate::controller::waker::Waker;
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form, typed_event};
+use crate::form::{Cached, Form, changes_of, typed_event};
 use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
@@ -44,17 +45,39 @@ impl Merge for Causes {
 pub(crate) struct KeyQueue {
     pub(crate) inner: Queue<Request, Causes>,
     pub(crate) shards: Option<Shards>,
+    pub(crate) standby: Standby,
+}
+
+/// Whether another replica leads. Keys are queued meanwhile, without their causes: those of every object that changes
+/// would stay for as long as the other one leads.
+#[derive(Clone, Default)]
+pub(crate) struct Standby(Arc<AtomicBool>);
+
+impl Standby {
+    pub(crate) fn set(&self, is_standby: bool) {
+        self.0.store(is_standby, Ordering::Relaxed);
+    }
+
+    fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl KeyQueue {
-    pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
+    pub(crate) fn add(&self, request: Request, priority: Priority, mut causes: Causes) {
+        if self.standby.is() {
+            causes.forget();
+        }
         if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
             self.inner.add(request, priority, causes);
         }
     }
 
     /// As [`KeyQueue::add`], not before the delay is over.
-    pub(super) fn add_after(&self, request: Request, delay: Duration, priority: Priority, causes: Causes) {
+    pub(super) fn add_after(&self, request: Request, delay: Duration, priority: Priority, mut causes: Causes) {
+        if self.standby.is() {
+            causes.forget();
+        }
         if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
             self.inner.add_after(request, delay, priority, causes);
         }
@@ -503,11 +526,15 @@ fn keys_of(
         }
         // Most changes lead to one key; and for most handlers of a kind that many watch, to none.
         let Some(last) = keys.pop() else { return };
-        let cause = cause_of(passed.resource, event);
+        let causes = match event {
+            // It would be forgotten anyway.
+            Event::Modified { .. } if queue.standby.is() => Causes::default(),
+            _ => Causes::of(cause_of(passed.resource, event)),
+        };
         for key in keys {
-            queue.add(key, passed.priority, Causes::of(cause.clone()));
+            queue.add(key, passed.priority, causes.clone());
         }
-        queue.add(last, passed.priority, Causes::of(cause));
+        queue.add(last, passed.priority, causes);
     }
 }
 
@@ -553,7 +580,7 @@ fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
-        Event::Modified { old, new } => Cause::changed_to(object, old.clone(), new.clone(), new.object_id().version),
+        Event::Modified { old, new } => Cause::changed(object, changes_of(&**old, &**new), new.object_id().version),
         Event::Deleted { .. } => Cause::about(CauseKind::Deleted, object),
     }
 }
@@ -651,6 +678,45 @@ mod tests {
             .count(),
             1
         );
+    }
+
+    /// A key that waits, behind a slow reconcile or on a replica that does not lead, keeps no object that has changed.
+    #[tokio::test]
+    async fn what_waits_keeps_no_object() {
+        let check = async |is_standby: bool, expected: usize| {
+            let queue = KeyQueue {
+                inner: Queue::new(Box::new(kubewright_engine::backoff::Exponential::default())),
+                shards: None,
+                standby: Standby::default(),
+            };
+            queue.standby.set(is_standby);
+            let take = keys_of(queue.clone(), |_| Some(vec![Request::new(Some("ns"), "key")]));
+            let resource = crate::object::api_resource::<Pod>();
+            let states: Vec<Arc<Any>> = (0..30)
+                .map(|number| {
+                    let mut pod = pod(vec![]);
+                    pod.metadata.name = Some(format!("p{}", number / 2));
+                    pod.metadata.resource_version = Some(number.to_string());
+                    pod.metadata.labels = Some([("n".to_owned(), number.to_string())].into());
+                    Arc::new(pod) as Arc<Any>
+                })
+                .collect();
+            for (old, new) in states.iter().zip(&states[1..]) {
+                let (old, new) = (old.clone(), new.clone());
+                let passed = Passed {
+                    priority: Priority::Normal,
+                    resource: &resource,
+                    broken: None,
+                };
+                take(&Event::Modified { old, new }, passed);
+            }
+            assert!(states.iter().all(|state| Arc::strong_count(state) == 1));
+            let work = queue.inner.next().await.expect("a key waits");
+            let causes = work.causes.taken();
+            assert_eq!(causes.len(), expected, "{causes:?}");
+        };
+        check(false, 15).await;
+        check(true, 1).await;
     }
 
     trait IntoKey {

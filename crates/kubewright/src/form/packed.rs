@@ -1,25 +1,25 @@
 //! Cached objects at rest: JSON text, decoded when read and kept decoded while they are used.
 //!
 //! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods
-//! to their owners reads nothing but metadata. So a cache holds [`Packed`] objects: the text, and where the id of
-//! the object stands in it. An object that a read decodes stays on the informer's [`DecodedCache`] until that is full:
-//! a kind whose texts fit is decoded once, of a larger one the objects that were read last are. A decoded object lives
-//! as long as it is held, and all readers share it. A cache grows when objects that it gave up are read again and
-//! again: one whose objects are listed by every reconcile ends with all of them decoded. It shrinks when little is
-//! read.
+//! to their owners reads nothing but metadata. So a store holds [`Packed`] objects: the text, and where the id of
+//! the object stands in it. All views of a kind share these texts; each type that reads them has a [`DecodedCache`]
+//! (`packed/decoded.rs`). An object that a read decodes stays there until that is full: a kind whose texts fit is
+//! decoded once, of a larger one the objects that were read last are. A decoded object lives as long as it is held, and
+//! all readers of its type share it. A cache grows when objects that it gave up are read again and again: one whose
+//! objects are listed by every reconcile ends with all of them decoded. It shrinks when little is read.
 //!
-//! An object is decoded when it arrives if a consumer needs its type ([`DecodedCache::check`]: a handler, predicate,
-//! mapping or index that sees typed objects), so that one that cannot be decoded never replaces the last state that
-//! could. Otherwise that is found by the first read, which is told the error; the cache notes it, for the informer to
-//! report.
+//! An object is decoded when it arrives if a consumer needs its type (a handler, predicate, mapping or index that sees
+//! typed objects), so that one that cannot be decoded never replaces the last state that could (`cache/part.rs`).
+//! Otherwise that is found by the first read, which is told the error; the cache notes it, for the informer to report.
 //!
-//! Invariants: a `Packed` never changes; its text is without managedFields; the cache counts the texts of the objects
-//! that it keeps decoded, and holds no object that the cache has dropped; a text is decoded by one function only, and a
-//! panic of that is an error of the object (RF11).
+//! Invariants: a `Packed` never changes; its text is without managedFields, and says its kind; a cache counts the texts
+//! of the objects that it keeps decoded, and holds no object that the store has dropped; a text is decoded for a type by
+//! one function only, and a panic of that is an error of the object for that type (RF11).
 
 mod decoded;
+mod transform;
 
-use std::any::Any;
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,9 +34,10 @@ use serde_json::Value;
 
 use super::cut::member;
 use super::views::Views;
-use super::{AsJson, Cached, ObjectId, guarded, times};
+use super::{AsJson, Cached, ObjectId, times};
 use crate::error::end_of_panic;
-pub(crate) use decoded::{Budget, DecodedCache};
+pub(crate) use decoded::{Budget, DecodedCache, Decoders};
+pub(crate) use transform::{Transform, transformed};
 
 /// How an object is read out of its text.
 pub(crate) type Read = fn(&str) -> serde_json::Result<Arc<dyn Cached>>;
@@ -68,18 +69,29 @@ impl Head {
     }
 }
 
-/// One object of a cache.
+/// How much of an object its text says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// The metadata.
+    Metadata,
+    /// What the transform of a type has left.
+    Transformed,
+    /// All.
+    Whole,
+}
+
+/// One object of a store.
 pub(crate) struct Packed {
     text: Box<str>,
     head: Head,
-    cache: Arc<DecodedCache>,
-    state: Mutex<State>,
+    kept: Kept,
+    decoders: Arc<Decoders>,
+    /// By the number of the cache. Most objects are never decoded, and most others as one type.
+    states: Mutex<Vec<(u32, State)>>,
     views: Views,
 }
 
 enum State {
-    /// Not read yet.
-    Unread,
     /// In the cache.
     Decoded(Arc<dyn Cached>),
     /// At rest, except for its holders, if there were any when it was laid down. Nothing points to it otherwise: a
@@ -90,77 +102,89 @@ enum State {
 }
 
 impl Packed {
-    /// An object that was decoded when it arrived. The head is that of the text, and has an id.
-    pub(crate) fn decoded(object: Arc<dyn Cached>, text: &str, head: Head, cache: &Arc<DecodedCache>) -> Arc<Packed> {
-        let packed = Packed::new(text, head, cache, State::Decoded(object));
-        cache.put(&packed, false);
-        packed
-    }
-
     /// An object that was not read yet. The head is that of the text, and has an id.
-    pub(crate) fn unread(text: &str, head: Head, cache: &Arc<DecodedCache>) -> Arc<Packed> {
-        Packed::new(text, head, cache, State::Unread)
-    }
-
-    fn new(text: &str, head: Head, cache: &Arc<DecodedCache>, state: State) -> Arc<Packed> {
+    pub(crate) fn unread(text: &str, head: Head, kept: Kept, decoders: &Arc<Decoders>) -> Arc<Packed> {
         Arc::new(Packed {
             text: Box::from(text),
             head,
-            cache: cache.clone(),
-            state: Mutex::new(state),
+            kept,
+            decoders: decoders.clone(),
+            states: Mutex::default(),
             views: Views::default(),
         })
     }
 
-    /// What `see` reads of the object, kept from now on; the cache stays as it is.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How much of the object this is.
+    pub(crate) fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// What `see` reads of the object as a type, kept from now on; the cache stays as it is.
     ///
     /// # Errors
     /// Why it cannot be decoded.
     pub(super) fn view<V: Send + Sync + 'static>(
         &self,
+        kind: TypeId,
         see: impl FnOnce(&dyn Cached) -> V,
     ) -> Result<Arc<V>, Arc<str>> {
-        self.views.of(|| self.look().map(|object| see(&*object)))
+        self.views.of(kind, || self.look(kind).map(|object| see(&*object)))
     }
 
-    /// The object, which is in the cache from now on.
+    /// The object as a type, in whose cache it is from now on.
     ///
     /// # Errors
     /// Why it cannot be decoded.
-    pub(crate) fn unpack(self: &Arc<Packed>) -> Result<Arc<dyn Cached>, Arc<str>> {
-        self.cache.used.fetch_add(self.text.len(), Ordering::Relaxed);
-        let mut state = self.state();
-        if let Some(held) = state.held() {
+    pub(crate) fn unpack(self: &Arc<Packed>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+        let cache = self.decoders.of(kind)?;
+        cache.used.fetch_add(self.text.len(), Ordering::Relaxed);
+        let mut states = self.states();
+        let state = found(&states, &cache);
+        if let Some(held) = state.and_then(State::held) {
             return held;
         }
-        let again = matches!(*state, State::AtRest(_));
-        let object = self.decode(&mut state)?;
-        *state = State::Decoded(object.clone());
-        drop(state);
-        self.cache.put(self, again);
+        let again = matches!(state, Some(State::AtRest(_)));
+        let object = self.decode(&mut states, &cache)?;
+        set(&mut states, &cache, State::Decoded(object.clone()));
+        drop(states);
+        cache.put(self, again);
         Ok(object)
     }
 
-    /// The object; the cache stays as it is.
+    /// The object as a type; the cache stays as it is.
     ///
     /// # Errors
     /// Why it cannot be decoded.
-    pub(crate) fn look(&self) -> Result<Arc<dyn Cached>, Arc<str>> {
-        let mut state = self.state();
-        if let Some(held) = state.held() {
+    pub(crate) fn look(&self, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+        let cache = self.decoders.of(kind)?;
+        let mut states = self.states();
+        if let Some(held) = found(&states, &cache).and_then(State::held) {
             return held;
         }
-        let object = self.decode(&mut state)?;
-        *state = State::at_rest(&object);
+        let object = self.decode(&mut states, &cache)?;
+        set(&mut states, &cache, State::AtRest(Some(Arc::downgrade(&object))));
         Ok(object)
     }
 
-    fn decode(&self, state: &mut State) -> Result<Arc<dyn Cached>, Arc<str>> {
-        guarded(|| (self.cache.read)(&self.text)).map_err(|reason| {
+    /// Whether it can be read as a type, if that was tried.
+    pub(crate) fn was_read(&self, kind: TypeId) -> Option<Result<(), Arc<str>>> {
+        let cache = self.decoders.of(kind).ok()?;
+        Some(match found(&self.states(), &cache)? {
+            State::Broken(reason) => Err(reason.clone()),
+            State::Decoded(_) | State::AtRest(_) => Ok(()),
+        })
+    }
+
+    fn decode(&self, states: &mut Vec<(u32, State)>, cache: &DecodedCache) -> Result<Arc<dyn Cached>, Arc<str>> {
+        cache.decode(&self.text, &self.head, self.kept).map_err(|reason| {
             let reason: Arc<str> = Arc::from(reason);
-            *state = State::Broken(reason.clone());
+            set(states, cache, State::Broken(reason.clone()));
             let id = self.object_id();
-            self.cache.note(Unreadable {
+            cache.note(Unreadable {
                 key: ObjectKey::new(id.namespace, id.name.unwrap_or_default()),
                 uid: id.uid.map(str::to_owned),
                 resource_version: id.version.map(ResourceVersion::new),
@@ -170,21 +194,23 @@ impl Packed {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn states(&self) -> MutexGuard<'_, Vec<(u32, State)>> {
         // Panics of the type's code are caught before they come here.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it from the cache. The `Drop` of the object is the user's.
-    fn rest(&self) {
-        let mut state = self.state();
-        let State::Decoded(object) = &*state else { return };
+    /// Takes it from a cache. The `Drop` of the object is the user's.
+    fn rest(&self, cache: &DecodedCache) {
+        let mut states = self.states();
+        let Some(State::Decoded(object)) = found(&states, cache) else {
+            return;
+        };
         let at_rest = match Arc::strong_count(object) {
             1 => State::AtRest(None),
-            _ => State::at_rest(object),
+            _ => State::AtRest(Some(Arc::downgrade(object))),
         };
-        let object = std::mem::replace(&mut *state, at_rest);
-        drop(state);
+        let object = set(&mut states, cache, at_rest);
+        drop(states);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
             let (name, error) = (self.object_id().name, end_of_panic(payload));
             tracing::error!(name, error, "the Drop of an object panicked");
@@ -196,19 +222,40 @@ impl Packed {
     }
 }
 
+impl Drop for Packed {
+    fn drop(&mut self) {
+        let states = self.states.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (number, _) in states.iter().filter(|(_, state)| matches!(state, State::Decoded(_))) {
+            self.decoders.gone(*number, self.text.len());
+        }
+    }
+}
+
+/// The state for a cache; `None` when it was not read yet.
+fn found<'a>(states: &'a [(u32, State)], cache: &DecodedCache) -> Option<&'a State> {
+    let found = states.iter().find(|(number, _)| *number == cache.number);
+    found.map(|(_, state)| state)
+}
+
+fn set(states: &mut Vec<(u32, State)>, cache: &DecodedCache, to: State) -> Option<State> {
+    match states.iter_mut().find(|(number, _)| *number == cache.number) {
+        Some((_, state)) => Some(std::mem::replace(state, to)),
+        None => {
+            states.reserve_exact(1);
+            states.push((cache.number, to));
+            None
+        }
+    }
+}
+
 /// Reads a part of the metadata; a part that cannot be read counts as absent, and reading the object reports it.
 fn read<T: DeserializeOwned + Default>(text: &str) -> T {
     times::read(text).unwrap_or_default()
 }
 
 impl State {
-    fn at_rest(object: &Arc<dyn Cached>) -> State {
-        State::AtRest(Some(Arc::downgrade(object)))
-    }
-
     fn held(&self) -> Option<Result<Arc<dyn Cached>, Arc<str>>> {
         match self {
-            State::Unread => None,
             State::Decoded(object) => Some(Ok(object.clone())),
             State::AtRest(object) => object.as_ref().and_then(Weak::upgrade).map(Ok),
             State::Broken(reason) => Some(Err(reason.clone())),
@@ -246,56 +293,19 @@ impl Cached for Packed {
         if owners.is_empty() {
             return look(&[]);
         }
-        let held = self.state().held();
+        let held = self.states().iter().find_map(|(_, state)| state.held()?.ok());
         match held {
-            Some(Ok(decoded)) => decoded.with_owners(look),
-            _ => look(&read::<Vec<OwnerReference>>(owners)),
+            Some(decoded) => decoded.with_owners(look),
+            None => look(&read::<Vec<OwnerReference>>(owners)),
         }
     }
 }
 
 impl AsJson for Packed {
-    /// As its type writes it, which may know less than the text says; as the text says it when its type cannot be read.
+    /// As the text says it, which may be more than a type knows.
     fn json(&self) -> serde_json::Result<Value> {
-        match self.look() {
-            Ok(object) => object.json(),
-            Err(_) => serde_json::from_str(&self.text),
-        }
+        serde_json::from_str(&self.text)
     }
-}
-
-/// Decodes a packed object once, so that its cache notes whether it can be.
-pub(crate) fn with_decoded(object: &dyn Cached) {
-    let any: &dyn Any = object;
-    if let Some(packed) = any.downcast_ref::<Packed>() {
-        drop(packed.look());
-    }
-}
-
-/// As [`unpacked`], and the cache stays as it is: for states that pass by.
-///
-/// # Errors
-/// Why it cannot be decoded.
-pub(crate) fn looked(object: &Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<str>> {
-    let any: &dyn Any = &**object;
-    match any.downcast_ref::<Packed>() {
-        Some(packed) => packed.look(),
-        None => Ok(object.clone()),
-    }
-}
-
-/// The object itself, unpacked if it is packed.
-///
-/// # Errors
-/// Why it cannot be decoded.
-pub(crate) fn unpacked(object: Arc<dyn Cached>) -> Result<Arc<dyn Cached>, Arc<str>> {
-    let any: &dyn Any = &*object;
-    if !any.is::<Packed>() {
-        return Ok(object);
-    }
-    let any: Arc<dyn Any + Send + Sync> = object;
-    let packed: Arc<Packed> = any.downcast().expect("looked at above");
-    packed.unpack()
 }
 
 #[cfg(test)]
@@ -303,24 +313,34 @@ mod tests {
     use super::*;
     use crate::form::{Form, cut, typed};
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kubewright_engine::Event;
+    use kube::core::{DynamicObject, PartialObjectMeta};
 
-    fn cache(budget: usize) -> Arc<DecodedCache> {
-        DecodedCache::new(Form::of::<ConfigMap>().decode.kept, Budget::fixed(budget))
+    const KIND: TypeId = TypeId::of::<ConfigMap>();
+
+    fn cache(budget: usize) -> Arc<Decoders> {
+        decoders(Budget::fixed(budget))
     }
 
-    pub(super) fn config(name: &str, data: &str, cache: &Arc<DecodedCache>) -> Arc<Packed> {
+    /// Of ConfigMaps.
+    pub(super) fn decoders(budget: Budget) -> Arc<Decoders> {
+        let decoders = Decoders::new(budget);
+        decoders.add(&Form::of::<ConfigMap>(), None);
+        decoders
+    }
+
+    pub(super) fn config(name: &str, data: &str, decoders: &Arc<Decoders>) -> Arc<Packed> {
         let text = format!(
             r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
         );
         let mut lean = Vec::new();
         let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
         let lean = String::from_utf8(lean).expect("text");
-        Packed::unread(&lean, head, cache)
+        Packed::unread(&lean, head, Kept::Whole, decoders)
     }
 
     pub(super) fn is_decoded(packed: &Packed) -> bool {
-        packed.state().held().is_some()
+        let states = packed.states();
+        states.iter().any(|(_, state)| state.held().is_some())
     }
 
     #[test]
@@ -332,20 +352,39 @@ mod tests {
         let decoded = || [&a, &b, &c].map(|packed| is_decoded(packed));
         assert_eq!(decoded(), [false; 3]);
         for packed in [&a, &b, &c] {
-            packed.unpack().expect("a ConfigMap");
+            packed.unpack(KIND).expect("a ConfigMap");
         }
         assert_eq!(decoded(), [false, true, true]);
-        assert!(matches!(*a.state(), State::AtRest(None)), "nothing keeps its room");
-        drop(a.unpack());
+        assert!(
+            matches!(a.states()[..], [(_, State::AtRest(None))]),
+            "nothing keeps its room"
+        );
+        drop(a.unpack(KIND));
         assert_eq!(decoded(), [true, false, true], "reading fills the cache");
-        drop(b.look());
+        drop(b.look(KIND));
         assert_eq!(decoded(), [true, false, true], "looking does not");
+    }
+
+    /// An object that changes all the time has one place, not those of all others.
+    #[test]
+    fn versions_that_are_gone_take_no_room() {
+        let some = r#"{"a":"b"}"#;
+        let length = config("a", some, &cache(usize::MAX)).text.len();
+        let cache = cache(20 * length);
+        let others: Vec<_> = (0..9).map(|number| config(&number.to_string(), some, &cache)).collect();
+        for packed in &others {
+            packed.unpack(KIND).expect("a ConfigMap");
+        }
+        for _ in 0..200 {
+            config("h", some, &cache).unpack(KIND).expect("a ConfigMap");
+        }
+        assert!(others.iter().all(|packed| is_decoded(packed)));
     }
 
     #[test]
     fn an_object_that_is_held_is_the_same_for_everybody() {
         let object = config("a", r#"{"a":"b"}"#, &cache(0));
-        let read = || typed::<ConfigMap>(object.unpack().expect("a ConfigMap"));
+        let read = || typed::<ConfigMap>(object.unpack(KIND).expect("a ConfigMap"));
         let held = read();
         assert_eq!(held.data.as_ref().map(|data| data["a"].as_str()), Some("b"));
         assert!(Arc::ptr_eq(&held, &read()));
@@ -354,27 +393,40 @@ mod tests {
         assert_eq!(object.json().expect("an object")["data"]["a"], "b");
     }
 
+    /// Each type reads the text in its way, keeps what it has read by itself, and fails by itself.
     #[test]
-    fn what_an_event_shows_stays_decoded_while_it_is_held() {
-        let cache = cache(0);
-        let [old, new] = ["a", "b"].map(|name| config(name, r#"{"a":"b"}"#, &cache));
-        let events = [Event::<dyn Cached>::Modified {
-            old: old.clone(),
-            new: new.clone(),
-        }];
-        assert!(cache.decoded(&events).is_empty(), "no handler looks at the type");
-        cache.check();
-        let held = cache.decoded(&events);
-        assert_eq!([&old, &new].map(|state| is_decoded(state)), [true; 2]);
-        drop(held);
-        assert_eq!([&old, &new].map(|state| is_decoded(state)), [false; 2]);
+    fn several_types_read_one_text() {
+        type Meta = PartialObjectMeta<ConfigMap>;
+        let decoders = cache(1 << 20);
+        let resource = Form::of::<ConfigMap>().resource;
+        decoders.add(&Form::for_resource::<Meta>(&resource), None);
+        decoders.add(&Form::for_resource::<DynamicObject>(&resource), None);
+        let broken = config("a", "7", &decoders);
+        assert!(broken.was_read(KIND).is_none());
+        broken.look(KIND).expect_err("a number is no map");
+        assert!(broken.was_read(KIND).is_some_and(|read| read.is_err()));
+        let meta: Arc<Meta> = typed(broken.unpack(TypeId::of::<Meta>()).expect("its metadata are fine"));
+        let types = meta.types.as_ref().expect("what the server calls such an answer");
+        assert_eq!(
+            (meta.metadata.name.as_deref(), types.kind.as_str()),
+            (Some("a"), "PartialObjectMetadata")
+        );
+        let dynamic: Arc<DynamicObject> = typed(broken.unpack(TypeId::of::<DynamicObject>()).expect("it is JSON"));
+        assert_eq!(dynamic.data["data"], 7);
+        assert!(Arc::ptr_eq(
+            &meta,
+            &typed(broken.unpack(TypeId::of::<Meta>()).expect("it is kept"))
+        ));
+        broken
+            .look(TypeId::of::<u8>())
+            .expect_err("nobody has said how to read that");
     }
 
     #[test]
     fn a_shelf_keeps_nothing_that_the_cache_has_dropped() {
         let cache = cache(1 << 20);
         let object = config("a", "{}", &cache);
-        let held = Arc::downgrade(&object.unpack().expect("a ConfigMap"));
+        let held = Arc::downgrade(&object.unpack(KIND).expect("a ConfigMap"));
         drop(object);
         assert!(held.upgrade().is_none());
     }
@@ -391,7 +443,10 @@ mod tests {
             name
         };
         assert_eq!(owner(&object), "o");
-        assert!(object.cache.take_broken().is_empty(), "nobody has read it");
+        assert!(
+            object.decoders.of(KIND).expect("it was added").take_broken().is_empty(),
+            "nobody has read it"
+        );
     }
 
     #[test]
@@ -399,10 +454,16 @@ mod tests {
         let cache = cache(1 << 20);
         let object = config("a", "7", &cache);
         for _ in 0..2 {
-            let why = object.unpack().expect_err("a number is no map");
+            let why = object.unpack(KIND).expect_err("a number is no map");
             assert_eq!(&*why, "invalid type: integer `7`, expected a map");
         }
-        let noted: Vec<String> = cache.take_broken().iter().map(|noted| noted.key.to_string()).collect();
+        let noted: Vec<String> = cache
+            .of(KIND)
+            .expect("it was added")
+            .take_broken()
+            .iter()
+            .map(|noted| noted.key.to_string())
+            .collect();
         assert_eq!(noted, ["a"]);
         assert_eq!(object.json().expect("JSON")["data"], 7);
     }

@@ -252,10 +252,14 @@ impl Manager {
             elections.spawn("sharding", sharder.run(is_ready.clone(), elections.stop()));
             shards
         });
+        let others = client.other_clusters();
+        let caches = others.iter().map(|(_, client)| client).chain([&client]);
+        let declaring: Vec<_> = caches.map(|client| client.cache().declaring()).collect();
         let prepared = controllers
             .into_iter()
             .map(|controller| controller.prepare(&client, shards.as_ref()))
             .collect::<Result<Vec<_>>>()?;
+        drop((declaring, others)); // all is said: the first lists are for what everybody needs
         let permits = match leader_election {
             None => Permits::default(),
             Some(election) => {

@@ -76,13 +76,12 @@ pub(super) fn verb<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'stati
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use serde_json::json;
 
     use super::*;
-    use crate::{Cause, FieldChange, ObjectRef, Outcome, Request};
+    use crate::{Cause, FieldChange, ObjectRef, Outcome, Request, changes_between};
 
     /// A written message can be read, and reads the same.
     fn check(message: &Message) -> String {
@@ -103,8 +102,8 @@ mod tests {
         };
         let changed = Cause::changed(
             object.clone(),
-            Arc::new(json!({"spec": {"replicas": 1}})),
-            Arc::new(json!({"spec": {"replicas": 3}})),
+            changes_between(&json!({"spec": {"replicas": 1}}), &json!({"spec": {"replicas": 3}})),
+            None,
         );
         let started = check(&Message::Observed(Observation::ReconcileStarted {
             controller: "guestbook".into(),

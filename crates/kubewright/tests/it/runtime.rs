@@ -489,24 +489,34 @@ async fn every_request_has_a_deadline() {
 #[tokio::test]
 async fn si10_one_watch_for_all_users_and_none_after_the_last() {
     let fake = Fake::new();
+    fake.put(CONFIGS, raw("a", "x"));
     let cache = Cache::new(fake.client());
-    let informers: Vec<_> = (0..5).map(|_| cache.informer::<ConfigMap>()).collect();
     let metadata =
         cache.informer_dynamic::<PartialObjectMeta<DynamicObject>>(&api_resource::<ConfigMap>(), Scope::all());
-    informers[4].synced().await.expect("synced");
+    let asked_for_metadata = |fake: &Fake| {
+        let seen = fake.seen("WATCH", CONFIGS).into_iter();
+        seen.map(|seen| seen.accept.contains("as=PartialObjectMetadata"))
+            .collect::<Vec<bool>>()
+    };
     metadata.synced().await.expect("synced");
-    assert_eq!(fake.open_watches(), 2, "one for whole objects, one for metadata");
-    let accepts: Vec<String> = fake
-        .seen("WATCH", CONFIGS)
-        .into_iter()
-        .map(|seen| seen.accept)
-        .collect();
-    assert!(
-        accepts.iter().any(|accept| accept.contains("as=PartialObjectMetadata")),
-        "{accepts:?}"
-    );
-    drop(informers);
-    eventually("the watch of the dropped informers ends", || fake.open_watches() == 1).await;
+    assert_eq!(asked_for_metadata(&fake), [true], "nobody needs more");
+    let informers: Vec<_> = (0..5).map(|_| cache.informer::<ConfigMap>()).collect();
+    let dynamic = cache.informer_dynamic::<DynamicObject>(&api_resource::<ConfigMap>(), Scope::all());
+    let part = cache.informer_in::<ConfigMap>(Scope::namespace("a"));
+    informers[4].synced().await.expect("synced");
+    dynamic.synced().await.expect("synced");
+    part.synced().await.expect("synced");
+    eventually("one watch for whole objects, metadata, dynamic ones and a part", || {
+        fake.open_watches() == 1
+    })
+    .await;
+    assert_eq!(*asked_for_metadata(&fake).last().expect("a watch"), false);
+    let counts = (metadata.store().len(), dynamic.store().len(), part.store().len());
+    assert_eq!(counts, (1, 1, 1));
+    drop((informers, dynamic, part));
+    fake.put(CONFIGS, raw("a", "y"));
+    eventually("the last one is told", || metadata.store().len() == 2).await;
+    assert_eq!(fake.open_watches(), 1);
     drop(metadata);
     eventually("all watches end", || fake.open_watches() == 0).await;
 }
@@ -731,6 +741,29 @@ async fn si7_a_slow_handler_holds_up_nobody() {
     assert!(informer.handler_synced(slow_one));
 }
 
+/// A handler that waits for whoever removes it: in a runtime of one thread both would wait for ever.
+#[tokio::test]
+async fn si6_a_handler_that_waits_for_its_remover_can_be_removed() {
+    let fake = Fake::new();
+    fake.put(CONFIGS, raw("a", "x"));
+    let cache = Cache::new(fake.client());
+    let informer = cache.informer::<ConfigMap>();
+    let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let handler = informer.add_handler(move |_: &Event<ConfigMap>| {
+        entered.send(()).expect("the test waits");
+        let _ = held.lock().expect("quiet").recv();
+    });
+    inside.recv().await.expect("it is called");
+    fake.put(CONFIGS, raw("a", "y"));
+    let store = informer.store();
+    eventually("there is more to tell", || store.len() == 2).await;
+    assert!(informer.remove_handler(handler));
+    release.send(()).expect("the handler waits");
+    assert!(inside.recv().await.is_none(), "it is not called again, and goes");
+}
+
 /// SI5, SI6, SI7 of a handler that joins late, panics, and is removed.
 #[tokio::test]
 async fn si6_a_late_handler_is_told_all_and_silent_after_its_removal() {
@@ -858,7 +891,7 @@ async fn apply_creates_patches_what_differs_and_sends_nothing_else() {
     let mut other = fake.object(CONFIGS, "a", "child").expect("it exists");
     other["data"]["theirs"] = json!("x");
     fake.put(CONFIGS, other);
-    let store = client.cache().informer::<ConfigMap>().store();
+    let store = client.cache().pinned::<ConfigMap>().store();
     eventually("the cache has it", || {
         store
             .get(Some("a"), "child")

@@ -1,8 +1,8 @@
-//! Whether an informer shows everything that was written before a moment, for a replica that takes over the work of
+//! Whether the store of an informer shows everything that was written before a moment, for a replica that takes over the work of
 //! another one: its caches may be warm and still be behind the writes of its predecessor.
 //!
 //! The API server is asked for a consistent list of metadata after that moment, page by page, until the store has come
-//! to the list's resourceVersion or shows each of its objects. The list is of the informer's own resource, so that its
+//! to the list's resourceVersion or shows each of its objects. The list is of the store's own resource and of all that it holds, so that its
 //! version can be compared with the store's (KEP-5504), which the version of the Lease need not be: Events may have an
 //! etcd of their own, and another cluster has one. A kind that changes often passes the first page's version by itself;
 //! of a quiet one, whose watch shows no version until the next bookmark, nothing is missing, and the first page says so
@@ -20,7 +20,8 @@ use kubewright_engine::{ObjectKey, ResourceVersion};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::shared_informer::SharedInformer;
-use super::{Core, EngineStore, view_of};
+use super::{Core, EngineStore};
+use crate::cache::shared::view_of;
 use crate::error::Chain;
 
 /// How many objects one page has, as informers list.
@@ -94,7 +95,10 @@ impl SharedInformer {
 
     async fn page(&self, token: Option<String>) -> Result<ObjectList<PartialObjectMeta<DynamicObject>>, String> {
         let (core, kube) = (self.core(), self.guard().kube.clone());
-        let (scope, resource) = (&core.scope, &core.form.resource);
+        // What the store holds, which may be more than this view: its other objects are compared, too.
+        let coverage = core.store.read().coverage.clone();
+        let scope = coverage.map_or_else(|| core.scope.clone(), |coverage| coverage.scope);
+        let resource = &core.form.resource;
         let api: Api<DynamicObject> = match scope.namespace.as_deref() {
             Some(namespace) => Api::namespaced_with(kube, namespace, resource),
             None => Api::all_with(kube, resource),
@@ -116,8 +120,8 @@ impl SharedInformer {
 
 impl Core {
     fn has_come_to(&self, version: Option<&ResourceVersion>) -> bool {
-        let store = self.read();
-        version.is_some_and(|version| store.resource_version().is_some_and(|at| at.reached(version)))
+        let contents = self.store.read();
+        version.is_some_and(|version| contents.store.resource_version().is_some_and(|at| at.reached(version)))
     }
 }
 
@@ -131,15 +135,16 @@ struct Missing {
 
 impl Missing {
     fn of(core: &Core, mut listed: BTreeMap<ObjectKey, ResourceVersion>) -> Missing {
-        let store = core.read();
+        let contents = core.store.read();
+        let store = &contents.store;
         let known = store
             .keys()
             .cloned()
             .chain(store.unreadable().map(|object| object.key.clone()));
         let known: Vec<ObjectKey> = known.collect();
         let gone = known.into_iter().filter(|key| !listed.contains_key(key));
-        let gone = gone.map(|key| (key.clone(), version_of(&store, &key))).collect();
-        listed.retain(|key, version| !version_of(&store, key).is_some_and(|at| at.reached(version)));
+        let gone = gone.map(|key| (key.clone(), version_of(store, &key))).collect();
+        listed.retain(|key, version| !version_of(store, key).is_some_and(|at| at.reached(version)));
         Missing {
             changed: listed.into_iter().collect(),
             gone,
@@ -147,11 +152,12 @@ impl Missing {
     }
 
     fn is_nothing(&self, core: &Core) -> bool {
-        let store = core.read();
+        let contents = core.store.read();
+        let store = &contents.store;
         let shows = |(key, version): &(ObjectKey, ResourceVersion)| {
-            version_of(&store, key).is_some_and(|at| at.reached(version))
+            version_of(store, key).is_some_and(|at| at.reached(version))
         };
-        let differs = |(key, version): &(ObjectKey, Option<ResourceVersion>)| version_of(&store, key) != *version;
+        let differs = |(key, version): &(ObjectKey, Option<ResourceVersion>)| version_of(store, key) != *version;
         self.changed.iter().all(shows) && self.gone.iter().all(differs)
     }
 }

@@ -1,65 +1,66 @@
-//! A handle of an informer, without the type of its objects: reads that see own writes, handlers, waiting for the sync.
+//! A handle of a view, without the type of its objects: reads that see own writes, handlers, waiting for the sync.
 //!
-//! Invariants: SI9 the watch and the tasks of handlers end with the last handle; K1 a read waits for the writes that
+//! Invariants: SI9 the tasks of its handlers end with the last handle, and the watch with the last view; K1 a read waits for the writes that
 //! its ticket covers, and for no more. Not here: which writes a store does not show yet, which the engine's receipts
 //! decide.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube::core::ApiResource;
 use kubewright_engine::dispatch::Handler;
 use kubewright_engine::receipts::{Hold, Place, Ticket};
 use kubewright_engine::reflector::ListPage;
+use kubewright_engine::store::IndexError;
 use kubewright_engine::{HandlerId, Meta, ObjectKey, ResourceVersion};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Core, EngineStore, IndexValues, view_of};
+use super::{Core, EngineStore, IndexValues};
+use crate::cache::coverage::Coverage;
 use crate::cache::informer::Health;
 use crate::cache::scope::Scope;
+use crate::cache::shared::{PendingRead, StoreGuard, view_of};
 use crate::cache::store::{KubeMeta, ORPHANS, orphan_in};
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form};
-use crate::stop::StopSource;
 
-/// A handle of an informer; the watch stops after the last one is dropped.
+/// A handle of a view.
 #[derive(Clone)]
 pub(crate) struct SharedInformer(Arc<WatchGuard>);
 
-/// The guard that keeps the watch alive.
+/// The guard that keeps a view alive.
 pub(crate) struct WatchGuard {
     core: Arc<Core>,
-    /// Reaches the API server of its objects.
-    pub(super) kube: kube::Client,
-    /// Everything that was written before this moment is shown (`catch_up.rs`).
-    pub(super) caught_up: Mutex<Option<Instant>>,
-    /// Dropping it stops the task.
-    _stop: StopSource,
+    /// Dropping the last one of a store stops its watch.
+    watch: Arc<StoreGuard>,
 }
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
         // Perhaps dropped by a handler: it must not wait for itself.
+        self.core.part.set_gone();
         self.core
+            .part
             .subscribers()
             .values()
             .for_each(|subscriber| subscriber.abandon());
+        let ours = self.core.index_name("");
+        self.core.store.with_store(|store| {
+            let names: Vec<String> = store.index_names().map(str::to_owned).collect();
+            for name in names.iter().filter(|name| name.ends_with(&ours)) {
+                store.remove_index(name);
+            }
+        });
     }
 }
 
 impl SharedInformer {
-    pub(in crate::cache) fn new(core: Arc<Core>, kube: kube::Client, stop: StopSource) -> SharedInformer {
-        SharedInformer(Arc::new(WatchGuard {
-            core,
-            kube,
-            caught_up: Mutex::default(),
-            _stop: stop,
-        }))
+    pub(in crate::cache) fn new(core: Arc<Core>, watch: Arc<StoreGuard>) -> SharedInformer {
+        SharedInformer(Arc::new(WatchGuard { core, watch }))
     }
 
-    pub(super) fn guard(&self) -> &WatchGuard {
-        &self.0
+    pub(super) fn guard(&self) -> &StoreGuard {
+        &self.0.watch
     }
 
     pub(in crate::cache) fn downgrade(&self) -> Weak<WatchGuard> {
@@ -103,6 +104,7 @@ impl SharedInformer {
         self.is_synced()
             && self
                 .core()
+                .part
                 .subscribers()
                 .values()
                 .all(|subscriber| subscriber.lets_sync())
@@ -133,8 +135,8 @@ impl SharedInformer {
         if self.is_synced() {
             return Ok(()); // as nearly always: no clock is read
         }
-        let mut progress = self.core().progress.subscribe();
-        if timeout(deadline, progress.wait_for(|progress| progress.synced))
+        let mut progress = self.core().store.progress.subscribe();
+        if timeout(deadline, progress.wait_for(|_| self.is_synced()))
             .await
             .is_ok_and(|seen| seen.is_ok())
         {
@@ -153,7 +155,7 @@ impl SharedInformer {
 
     /// Adds a handler that runs on the informer's task.
     pub(crate) fn add_handler(&self, handler: Handler<dyn Cached>) -> HandlerId {
-        self.core().add_handler(handler)
+        self.core().store.add_handler(&self.core().part, handler)
     }
 
     /// Adds a handler with a task of its own.
@@ -163,9 +165,9 @@ impl SharedInformer {
 
     /// Whether the handler is registered and has been told of all that it is to begin with.
     pub(crate) fn handler_synced(&self, handler: HandlerId) -> bool {
-        match self.core().subscribers().get(&handler) {
+        match self.core().part.subscribers().get(&handler) {
             Some(subscriber) => subscriber.synced(),
-            None => self.is_synced() && self.core().dispatcher().contains(handler),
+            None => self.is_synced() && self.core().store.has_handler(&self.core().part, handler),
         }
     }
 
@@ -174,39 +176,54 @@ impl SharedInformer {
     }
 
     pub(crate) fn add_index(&self, name: &str, values: IndexValues) -> Result<()> {
-        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
-        store
-            .add_index(name, values)
-            .map_err(|error| Error::Configuration(format!("{}: {error}", self.core().name)))
+        let core = self.core();
+        let added = core
+            .store
+            .with_store(|store| store.add_index(&core.index_name(name), values));
+        added.map_err(|_| {
+            let taken = IndexError::Exists { name: name.to_owned() };
+            Error::Configuration(format!("{}: {taken}", core.name))
+        })
     }
 
     pub(crate) fn remove_index(&self, name: &str) {
-        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
-        store.remove_index(name);
+        let core = self.core();
+        core.store
+            .with_store(|store| store.remove_index(&core.index_name(name)));
     }
 
     /// How many objects the store has in a namespace, or in all of them.
     pub(crate) fn objects_in(&self, namespace: Option<&str>) -> usize {
-        let store = self.core().read();
+        let contents = self.core().store.read();
         match namespace {
-            Some(namespace) => store.namespaces().get(namespace).copied().unwrap_or(0),
-            None => store.len(),
+            Some(namespace) => contents.store.namespaces().get(namespace).copied().unwrap_or(0),
+            None => contents.store.len(),
         }
     }
 
     /// Keeps an index of the objects without a controller from now on.
     pub(crate) fn index_orphans(&self) {
-        if self.core().read().has_index(ORPHANS) {
+        let store = &self.core().store;
+        if store.read().store.has_index(ORPHANS) {
             return;
         }
-        let mut store = self.core().store.write().unwrap_or_else(PoisonError::into_inner);
         // Another caller may have been faster: the index is there already.
-        drop(store.add_index(ORPHANS, orphan_in));
+        drop(store.with_store(|store| store.add_index(ORPHANS, orphan_in)));
+    }
+
+    /// What the store is to hold: a question that is answered for this is answered for all views.
+    pub(crate) fn coverage(&self) -> Coverage {
+        self.core().store.wanted()
+    }
+
+    /// The API server is asked about these objects from now on.
+    pub(crate) fn begin_read(&self, keys: &[ObjectKey]) -> PendingRead {
+        self.core().store.begin_read(keys)
     }
 
     /// Everything that this process has written and that was acknowledged until now. Taken before a read.
     pub(crate) fn ticket(&self) -> Ticket {
-        self.core().receipts().ticket()
+        self.core().store.receipts().ticket()
     }
 
     /// One object, as soon as the store shows all writes of our own to it that the ticket covers. `None` when it does
@@ -219,10 +236,10 @@ impl SharedInformer {
     ) -> Option<Result<Option<Arc<dyn Cached>>>> {
         let core = self.core();
         let look = || {
-            let (receipts, store) = (core.receipts(), core.read());
-            match receipts.hold(key, ticket, &view_of(&store, key)) {
-                Hold::Nothing => Some(Some(core.look_up(&store, key))),
-                Hold::Ask if !core.pending_reads.has(key) => Some(None),
+            let (receipts, contents) = (core.store.receipts(), core.store.read());
+            match receipts.hold(key, ticket, &view_of(&contents.store, key)) {
+                Hold::Nothing => Some(Some(core.look_up(&contents, key))),
+                Hold::Ask if !core.store.pending_reads.has(key) => Some(None),
                 Hold::Ask | Hold::Wait => None,
             }
         };
@@ -244,14 +261,14 @@ impl SharedInformer {
     ) -> Listed {
         let core = self.core();
         let look = || {
-            let (receipts, store) = (core.receipts(), core.read());
-            let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
+            let (receipts, contents) = (core.store.receipts(), core.store.read());
+            let held = receipts.held_in(namespace, ticket, |key| view_of(&contents.store, key));
             if held.is_empty() {
-                return Some(Listed::Ready(read(&store)));
+                return Some(Listed::Ready(core.inside(&contents, read(&contents.store))));
             }
             let asked = held
                 .into_iter()
-                .filter(|(key, hold)| *hold == Hold::Ask && !core.pending_reads.has(key));
+                .filter(|(key, hold)| *hold == Hold::Ask && !core.store.pending_reads.has(key));
             let keys: Vec<ObjectKey> = asked.map(|(key, _)| key).collect();
             (!keys.is_empty()).then_some(Listed::Ask(keys))
         };
@@ -264,7 +281,7 @@ impl SharedInformer {
 
     /// Looks again after every change, until there is an answer.
     pub(super) async fn look<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
-        let mut progress = self.core().progress.subscribe();
+        let mut progress = self.core().store.progress.subscribe();
         loop {
             progress.borrow_and_update();
             if let Some(answer) = look() {
@@ -276,9 +293,12 @@ impl SharedInformer {
 
     /// A list in the namespace has waited in vain: the next one asks the API server for the missing changes.
     pub(crate) fn overdue(&self, namespace: Option<&str>, ticket: Ticket) {
-        let (mut receipts, store) = (self.core().receipts(), self.core().read());
-        let held = receipts.held_in(namespace, ticket, |key| view_of(&store, key));
-        receipts.overdue(held.iter().map(|(key, _)| key), ticket, |key| view_of(&store, key));
+        let shared = &self.core().store;
+        let (mut receipts, contents) = (shared.receipts(), shared.read());
+        let held = receipts.held_in(namespace, ticket, |key| view_of(&contents.store, key));
+        receipts.overdue(held.iter().map(|(key, _)| key), ticket, |key| {
+            view_of(&contents.store, key)
+        });
     }
 
     /// The API server was asked for one key after the ticket was taken; `page` is its answer. From now on the store
@@ -287,9 +307,9 @@ impl SharedInformer {
         let Some((version, place)) = found_in(page, key) else {
             return;
         };
-        let core = self.core();
-        core.with_view(key, |receipts, view| receipts.asked(key, ticket, version, place, view));
-        core.changed();
+        let store = &self.core().store;
+        store.with_view(key, |receipts, view| receipts.asked(key, ticket, version, place, view));
+        store.changed();
     }
 
     /// As [`SharedInformer::asked`], for a list of the whole namespace.
@@ -302,11 +322,11 @@ impl SharedInformer {
         let unreadable = page.unreadable.iter();
         let unreadable = unreadable.filter_map(|object| Some((object.key.clone(), object.resource_version.clone()?)));
         let listed = versions.chain(unreadable).collect();
-        let core = self.core();
-        let (mut receipts, store) = (core.receipts(), core.read());
-        receipts.asked_all(namespace, ticket, version, &listed, |key| view_of(&store, key));
-        drop((receipts, store));
-        core.changed();
+        let shared = &self.core().store;
+        let (mut receipts, contents) = (shared.receipts(), shared.read());
+        receipts.asked_all(namespace, ticket, version, &listed, |key| view_of(&contents.store, key));
+        drop((receipts, contents));
+        shared.changed();
     }
 }
 

@@ -1,15 +1,18 @@
-//! The decoded objects of an informer: how many there may be, and which are given up.
+//! The types that read the texts of a store, and for each its decoded objects: how many there may be, and which are
+//! given up.
 
+use std::any::TypeId;
+use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::time::Duration;
 
-use kubewright_engine::{Event, Unreadable};
+use kubewright_engine::Unreadable;
 use tokio::time::Instant;
 
-use super::{Packed, Read, looked};
-use crate::form::Cached;
+use super::{Head, Kept, Packed, Read, Transform, transformed};
+use crate::form::{Cached, Form, guarded};
 
 /// So much text must be decoded again, which takes a third of a second, …
 const AGAIN: usize = 64 << 20;
@@ -18,7 +21,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// … by this factor; it shrinks by the same one after a time in which less than this part was read at all.
 const GROWTH: usize = 4;
 
-/// How much text of decoded objects an informer keeps.
+/// How much text of decoded objects is kept for each type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     least: usize,
@@ -47,19 +50,106 @@ impl Budget {
     }
 }
 
+/// At most this part of the room is taken by objects that are gone.
+const GONE_PART: usize = 16;
+
 /// At most so many objects that turned out to be unreadable wait to be reported; further ones are found by the next
 /// read.
 const NOTED: usize = 1024;
 
-/// The decoded objects of one informer, and how its objects are decoded.
-pub(crate) struct DecodedCache {
-    pub(super) read: Read,
+/// The types that read the texts of one store.
+pub(crate) struct Decoders {
     budget: Budget,
-    /// Objects are decoded when they arrive.
-    checks: AtomicBool,
+    all: RwLock<Vec<Arc<DecodedCache>>>,
+}
+
+impl Decoders {
+    pub(crate) fn new(budget: Budget) -> Arc<Decoders> {
+        Arc::new(Decoders {
+            budget,
+            all: RwLock::default(),
+        })
+    }
+
+    /// From now on this type reads, too; `transform`: what is changed before, unless the text is what that has left.
+    pub(crate) fn add(&self, form: &Form, transform: Option<Transform>) -> Arc<DecodedCache> {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.iter().find(|known| known.kind == form.id) {
+            return known.clone();
+        }
+        let number = u32::try_from(all.len()).expect("a program has fewer types");
+        let cache = Arc::new(DecodedCache {
+            number,
+            kind: form.id,
+            read: form.decode.kept,
+            metadata_only: form.metadata_only,
+            transform,
+            budget: self.budget,
+            order: Mutex::default(),
+            used: AtomicUsize::new(0),
+            gone: AtomicUsize::new(0),
+            broken: Mutex::default(),
+        });
+        all.push(cache.clone());
+        cache
+    }
+
+    /// The cache of a type.
+    ///
+    /// # Errors
+    /// When no view of this type was asked for.
+    pub(super) fn of(&self, kind: TypeId) -> Result<Arc<DecodedCache>, Arc<str>> {
+        let found = self.all().iter().find(|known| known.kind == kind).cloned();
+        found.ok_or_else(|| Arc::from("no informer of this kind has this type"))
+    }
+
+    /// An object that is decoded in the cache of this number is gone.
+    pub(super) fn gone(&self, number: u32, bytes: usize) {
+        if let Some(cache) = self.all().get(number as usize) {
+            cache.gone(bytes);
+        }
+    }
+
+    /// The transform of a type, if it has one.
+    pub(crate) fn transform(&self, kind: TypeId) -> Option<Transform> {
+        self.of(kind).ok()?.transform.clone()
+    }
+
+    /// Objects that turned out to be unreadable since the last call, and for which type.
+    pub(crate) fn take_broken(&self) -> Vec<(TypeId, Vec<Unreadable>)> {
+        let each = self
+            .all()
+            .iter()
+            .map(|cache| (cache.kind, cache.take_broken()))
+            .collect::<Vec<_>>();
+        each.into_iter().filter(|(_, broken)| !broken.is_empty()).collect()
+    }
+
+    /// Shrinks the caches of which little was read for a while. The watch calls this whenever it hears something.
+    pub(crate) fn trim(&self, now: Instant) {
+        let all = self.all().clone();
+        all.iter().for_each(|cache| cache.trim(now));
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Arc<DecodedCache>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The decoded objects of one type, and how its objects are decoded.
+pub(crate) struct DecodedCache {
+    /// Among those of its store.
+    pub(super) number: u32,
+    kind: TypeId,
+    read: Read,
+    metadata_only: bool,
+    transform: Option<Transform>,
+    budget: Budget,
     order: Mutex<Order>,
     /// How much text was read, decoded or not, since the cache was last trimmed.
     pub(super) used: AtomicUsize,
+    /// How much of what the cache counts belongs to objects that are gone: a newer version has taken their place.
+    gone: AtomicUsize,
     /// Objects that turned out to be unreadable and were not reported yet.
     broken: Mutex<Vec<Unreadable>>,
 }
@@ -111,6 +201,16 @@ impl Order {
         }
     }
 
+    /// Counts only what is there: an object that changes all the time would take the room of all others.
+    fn forget_gone(&mut self, gone: &AtomicUsize, budget: Budget) {
+        if self.bytes <= self.allowed(budget) || gone.load(Ordering::Relaxed) <= self.allowed(budget) / GONE_PART {
+            return;
+        }
+        gone.store(0, Ordering::Relaxed);
+        self.objects.retain(|(object, _)| object.strong_count() > 0);
+        self.bytes = self.objects.iter().map(|(_, bytes)| bytes).sum();
+    }
+
     /// Takes the oldest objects out, as far as there are more than there may be.
     fn excess(&mut self, budget: Budget) -> Vec<Arc<Packed>> {
         let mut over = Vec::new();
@@ -129,39 +229,33 @@ impl Order {
 }
 
 impl DecodedCache {
-    /// An empty cache.
-    pub(crate) fn new(read: Read, budget: Budget) -> Arc<DecodedCache> {
-        Arc::new(DecodedCache {
-            read,
-            budget,
-            checks: AtomicBool::new(false),
-            order: Mutex::default(),
-            used: AtomicUsize::new(0),
-            broken: Mutex::default(),
-        })
-    }
-
-    /// From now on objects are decoded when they arrive. `false` when they were before.
-    pub(crate) fn check(&self) -> bool {
-        !self.checks.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether objects are decoded when they arrive.
-    pub(crate) fn checks(&self) -> bool {
-        self.checks.load(Ordering::Relaxed)
-    }
-
-    /// The states that events show, decoded, where handlers look at objects with their type. They are held until all
-    /// have looked: a state at rest would be decoded for each of them.
-    pub(crate) fn decoded(&self, events: &[Event<dyn Cached>]) -> Vec<Arc<dyn Cached>> {
-        if !self.checks() {
-            return Vec::new();
+    /// Reads an object as this type.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(super) fn decode(&self, text: &str, head: &Head, kept: Kept) -> Result<Arc<dyn Cached>, String> {
+        let mut text = Cow::Borrowed(text);
+        if self.metadata_only && kept != Kept::Metadata {
+            // As the server answers one who asks for no more; the rest is not even looked at.
+            let (from, to) = head.metadata;
+            let metadata = text.get(from as usize..to as usize).filter(|text| !text.is_empty());
+            text = Cow::Owned(format!(
+                r#"{{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{}}}"#,
+                metadata.unwrap_or("{}")
+            ));
         }
-        let states = events.iter().flat_map(|event| match event {
-            Event::Modified { old, new } => [Some(old), Some(new)],
-            Event::Added { object, .. } | Event::Deleted { object, .. } => [Some(object), None],
-        });
-        states.flatten().filter_map(|state| looked(state).ok()).collect()
+        if let Some(transform) = self.transform.as_ref().filter(|_| kept != Kept::Transformed) {
+            text = Cow::Owned(match self.metadata_only {
+                true => transform(&text)?,
+                false => transformed(transform, &text, head)?.0,
+            });
+        }
+        guarded(|| (self.read)(&text))
+    }
+
+    /// An object that is decoded here is gone.
+    pub(super) fn gone(&self, bytes: usize) {
+        self.gone.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn note(&self, object: Unreadable) {
@@ -172,7 +266,7 @@ impl DecodedCache {
     }
 
     /// Objects that turned out to be unreadable since the last call.
-    pub(crate) fn take_broken(&self) -> Vec<Unreadable> {
+    pub(super) fn take_broken(&self) -> Vec<Unreadable> {
         std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -187,13 +281,13 @@ impl DecodedCache {
         }
         order.objects.push_back((Arc::downgrade(packed), packed.text.len()));
         order.bytes += packed.text.len();
+        order.forget_gone(&self.gone, self.budget);
         let over = order.excess(self.budget);
         drop(order);
-        over.iter().for_each(|packed| packed.rest());
+        over.iter().for_each(|packed| packed.rest(self));
     }
 
-    /// Shrinks a cache of which little was read for a while. The informer calls this whenever it hears something.
-    pub(crate) fn trim(&self, now: Instant) {
+    fn trim(&self, now: Instant) {
         let mut order = self.order();
         order.trim(&self.used, self.budget, now);
         let over = order.excess(self.budget);
@@ -201,7 +295,7 @@ impl DecodedCache {
             order.objects.shrink_to_fit();
         }
         drop(order);
-        over.iter().for_each(|packed| packed.rest());
+        over.iter().for_each(|packed| packed.rest(self));
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {
@@ -213,9 +307,8 @@ impl DecodedCache {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
-    use super::super::tests::{config, is_decoded};
+    use super::super::tests::{config, decoders, is_decoded};
     use super::*;
-    use crate::form::Form;
 
     #[test]
     fn a_cache_grows_when_what_it_gave_up_is_read_again_and_again() {
@@ -240,18 +333,17 @@ mod tests {
     #[test]
     fn a_cache_shrinks_when_little_is_read() {
         let (some, start) = (r#"{"a":"b"}"#, Instant::now());
-        let read = Form::of::<ConfigMap>().decode.kept;
-        let length = config("a", some, &DecodedCache::new(read, Budget::fixed(0))).text.len();
+        let length = config("a", some, &decoders(Budget::fixed(0))).text.len();
         let (least, most) = (length, GROWTH * GROWTH * length);
-        let cache = DecodedCache::new(read, Budget { least, most });
+        let all = decoders(Budget { least, most });
+        let kind = TypeId::of::<ConfigMap>();
+        let cache = all.of(kind).expect("it was added");
         cache.order().grown = most;
-        let objects: Vec<_> = (0..10)
-            .map(|number| config(&number.to_string(), some, &cache))
-            .collect();
+        let objects: Vec<_> = (0..10).map(|number| config(&number.to_string(), some, &all)).collect();
         let read = || {
             objects
                 .iter()
-                .for_each(|packed| drop(packed.unpack().expect("a ConfigMap")));
+                .for_each(|packed| drop(packed.unpack(kind).expect("a ConfigMap")));
         };
         let check = |minutes: u64, decoded: usize| {
             // A little later than the end of each time.

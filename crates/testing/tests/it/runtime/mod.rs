@@ -14,6 +14,7 @@ mod own_writes;
 mod rights;
 mod sharding;
 mod sources;
+mod stores;
 mod terms;
 mod transforms;
 mod verbs;

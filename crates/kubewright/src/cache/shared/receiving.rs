@@ -1,10 +1,13 @@
-//! An informer as the client sees it when it leaves receipts: which writes its store has to show.
+//! A store as the client sees it when it leaves receipts: which writes it has to show.
+//!
+//! Invariant: receipts are left for what the store is to cover, also before it does: when it does, it is not older than
+//! before, so that what was reached stays reached.
 
 use kube::core::ObjectMeta;
 use kubewright_engine::receipts::Place;
 use kubewright_engine::{ObjectKey, ResourceVersion};
 
-use super::Core;
+use super::SharedStore;
 use crate::cache::scope::Membership;
 
 /// An object as the API server answered a write with it.
@@ -23,20 +26,13 @@ pub(crate) struct Gone<'a> {
     pub(crate) seen: Option<&'a str>,
 }
 
-/// An informer as the client sees it when it leaves receipts: without its type.
-pub(crate) trait ReceiptTarget: Send + Sync {
-    fn wrote(&self, written: &Written<'_>);
-    fn deleted(&self, gone: &Gone<'_>);
-    fn unknown(&self, key: &ObjectKey);
-}
-
-impl ReceiptTarget for Core {
-    fn wrote(&self, written: &Written<'_>) {
+impl SharedStore {
+    pub(crate) fn wrote(&self, written: &Written<'_>) {
         let Written { key, meta, json } = written;
         let Some(version) = meta.resource_version.as_deref().map(ResourceVersion::new) else {
             return self.unknown(key);
         };
-        let place = match self.scope.membership(meta, json) {
+        let place = match self.wanted().scope.membership(meta, json) {
             // Another namespace's objects are never in this store.
             Membership::Elsewhere => return,
             Membership::Inside => Place::Inside,
@@ -46,19 +42,19 @@ impl ReceiptTarget for Core {
         self.with_view(key, |receipts, view| receipts.wrote(key.clone(), version, place, view));
     }
 
-    fn deleted(&self, gone: &Gone<'_>) {
-        if !self.scope.may_hold(&gone.key) {
+    pub(crate) fn deleted(&self, gone: &Gone<'_>) {
+        if !self.wanted().scope.may_hold(&gone.key) {
             return;
         }
-        let selective = self.scope.is_selective();
+        let selective = self.wanted().scope.is_selective();
         self.with_view(&gone.key, |receipts, view| {
             let seen = gone.seen.map(ResourceVersion::new);
             receipts.deleted(gone.key.clone(), gone.uid, seen, selective, view);
         });
     }
 
-    fn unknown(&self, key: &ObjectKey) {
-        if self.scope.may_hold(key) {
+    pub(crate) fn unknown(&self, key: &ObjectKey) {
+        if self.wanted().scope.may_hold(key) {
             self.receipts().unknown(key.clone());
         }
     }

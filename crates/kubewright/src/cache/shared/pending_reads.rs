@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright_engine::ObjectKey;
 
-use super::{Core, SharedInformer};
+use super::SharedStore;
 
 /// The keys that the API server is being asked about.
 #[derive(Default)]
-pub(super) struct PendingReads(Mutex<BTreeSet<ObjectKey>>);
+pub(in crate::cache) struct PendingReads(Mutex<BTreeSet<ObjectKey>>);
 
 impl PendingReads {
     fn keys(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
@@ -20,7 +20,7 @@ impl PendingReads {
     }
 
     /// Whether this object is being asked about.
-    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+    pub(in crate::cache) fn has(&self, key: &ObjectKey) -> bool {
         self.keys().contains(key)
     }
 }
@@ -28,15 +28,15 @@ impl PendingReads {
 /// A read that is under way, until this is dropped.
 #[must_use]
 pub(crate) struct PendingRead {
-    core: Arc<Core>,
+    store: Arc<SharedStore>,
     keys: Vec<ObjectKey>,
 }
 
-impl SharedInformer {
+impl SharedStore {
     /// The API server is asked about these objects from now on.
-    pub(crate) fn begin_read(&self, keys: &[ObjectKey]) -> PendingRead {
-        let core = self.core().clone();
-        let mut asked = core.pending_reads.keys();
+    pub(in crate::cache) fn begin_read(self: &Arc<Self>, keys: &[ObjectKey]) -> PendingRead {
+        let store = self.clone();
+        let mut asked = store.pending_reads.keys();
         // A key that is being asked about already ends with that read.
         let keys = keys
             .iter()
@@ -44,17 +44,17 @@ impl SharedInformer {
             .cloned()
             .collect();
         drop(asked);
-        PendingRead { core, keys }
+        PendingRead { store, keys }
     }
 }
 
 impl Drop for PendingRead {
     fn drop(&mut self) {
-        let mut asked = self.core.pending_reads.keys();
+        let mut asked = self.store.pending_reads.keys();
         for key in &self.keys {
             asked.remove(key);
         }
         drop(asked);
-        self.core.changed();
+        self.store.changed();
     }
 }
