@@ -47,22 +47,27 @@ pub(crate) struct KeyQueue {
 }
 
 impl KeyQueue {
+    /// Whether the key is worked on by this replica.
+    pub(crate) fn holds(&self, request: &Request) -> bool {
+        self.shards.as_ref().is_none_or(|shards| shards.holds(request))
+    }
+
     pub(crate) fn add(&self, request: Request, priority: Priority, causes: Causes) {
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add(request, priority, causes);
         }
     }
 
     /// As [`KeyQueue::add`], not before the delay is over.
     pub(super) fn add_after(&self, request: Request, delay: Duration, priority: Priority, causes: Causes) {
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add_after(request, delay, priority, causes);
         }
     }
 
     /// As [`KeyQueue::add`], after the key's own backoff.
     fn add_rate_limited(&self, request: Request, causes: Causes) {
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add_rate_limited(request, causes);
         }
     }
