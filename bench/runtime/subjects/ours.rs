@@ -108,15 +108,16 @@ async fn queue() {
     let mut count = 0;
     while !queue.is_empty() {
         let Some(key) = queue.next().await else { break };
-        queue.done(&key);
+        drop(key);
         count += 1;
     }
     let drained = started.elapsed() - added;
     let started = Instant::now();
     for key in keys.iter().cycle().take(ALONE) {
         queue.add(key.clone());
-        let Some(key) = queue.next().await else { break };
-        queue.done(&key);
+        if queue.next().await.is_none() {
+            break;
+        }
     }
     let alone = started.elapsed().as_secs_f64() * 1e6 / ALONE as f64;
     println!(

@@ -1,7 +1,8 @@
 //! Conditions in a status, as the API conventions require: one of each type, with the time of its last transition and
 //! the observed generation (`k8s.io/apimachinery/pkg/api/meta`, `SetStatusCondition` and related functions).
 //!
-//! [`Context::condition`] makes a condition, [`set`] adds or replaces it.
+//! [`Context::condition`] makes a condition, [`Context::condition_of`] one of a result, [`set`] adds or replaces it.
+//! [`Context::status`] keeps the times of conditions by itself.
 //!
 //! ```
 //! use kubewright::conditions;
@@ -17,7 +18,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::context::Context;
-use crate::object::Object;
+use crate::error::{Result, text_of};
+use crate::object::{Given, Object};
 
 /// Puts a condition in the place of the one of its type, or at the end. `lastTransitionTime` changes when the status
 /// does, and only then. Answers whether anything changed.
@@ -54,9 +56,9 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
 impl Context {
     /// A condition about the object's present generation, since now. `status`: `true`, `false`, or `None` for
     /// `Unknown`. `reason` is one word in CamelCase, `message` a sentence for people.
-    pub fn condition<K: Object>(
+    pub fn condition<'a, K: Object>(
         &self,
-        object: &K,
+        object: impl Given<'a, K>,
         type_: &str,
         status: impl Into<Option<bool>>,
         reason: &str,
@@ -72,8 +74,34 @@ impl Context {
             status: status.to_owned(),
             reason: reason.to_owned(),
             message: message.into(),
-            observed_generation: object.meta().generation,
+            observed_generation: object.given().meta().generation,
             last_transition_time: Time(self.now()),
+        }
+    }
+
+    /// The condition that a result means: `True` with this reason when it is good, else `False` with the error's
+    /// [reason](crate::Error::reason) and its text, so that `kubectl describe` shows what operators' logs say.
+    ///
+    /// ```
+    /// # use kubewright::k8s_openapi::api::core::v1::Service;
+    /// # use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    /// # use kubewright::{Context, Object, Result, conditions};
+    /// async fn told<K: Object>(ctx: &Context, shop: &K, conditions: &mut Vec<Condition>) -> Result<()> {
+    ///     let exposed = ctx.client().get::<Service>(Some("default"), "shop").await.map(drop);
+    ///     conditions::set(conditions, ctx.condition_of(shop, "Exposed", &exposed, "ServiceFound"));
+    ///     exposed // the error still decides when the reconcile runs again
+    /// }
+    /// ```
+    pub fn condition_of<'a, K: Object, T>(
+        &self,
+        object: impl Given<'a, K>,
+        type_: &str,
+        result: &Result<T>,
+        reason: &str,
+    ) -> Condition {
+        match result {
+            Ok(_) => self.condition(object, type_, true, reason, ""),
+            Err(error) => self.condition(object, type_, false, error.reason(), text_of(error)),
         }
     }
 }

@@ -7,19 +7,22 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Patch;
+use kube::core::object::HasStatus;
 use kube::core::{ApiResource, ObjectMeta};
+use kube::{Api, Resource};
 use kubewright_engine::ObjectKey;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cache::{Core, SharedInformer};
 use crate::cause::Cause;
-use crate::client::Client;
 use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
+use crate::client::{ApiScope, Client};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::form::{AsJson, Cached, Form, typed};
-use crate::object::{Object, ObjectRef, api_resource};
+use crate::object::{Given, Object, ObjectRef, api_resource};
 use crate::request::Request;
 use crate::stop::Stop;
 
@@ -141,6 +144,12 @@ impl Context {
         &self.0.client
     }
 
+    /// The name of the cluster that the object is in: [`HOME_CLUSTER`](crate::HOME_CLUSTER), or that of
+    /// [`Controller::in_cluster`](crate::Controller::in_cluster).
+    pub fn cluster(&self) -> &str {
+        self.client().cache().cluster()
+    }
+
     /// The controller's name.
     pub fn controller(&self) -> &str {
         &self.0.controller
@@ -192,6 +201,79 @@ impl Context {
         }
     }
 
+    /// Applies this controller's part of the status of an object (server-side apply of the status subresource, under the
+    /// controller's name): `fill` sets the fields in an empty status. Fields that it sets become the controller's, those
+    /// that it set before and sets no longer are removed, and all others are left to their managers, so that several
+    /// controllers keep one status. Nothing is sent when nothing would change. Returns the object as it is now.
+    ///
+    /// Conditions ([`Context::condition`]) keep their `lastTransitionTime` until their status changes, and get the
+    /// object's generation as `observedGeneration`. For two controllers to share the list, its schema must say that its
+    /// items are found by their type (`x-kubernetes-list-type: map`, `x-kubernetes-list-map-keys: [type]`; the marker
+    /// `+listType=map` with `+listMapKey=type`), as those of Kubernetes do; otherwise the list is one field.
+    ///
+    /// A field that is not optional in the Rust type is set in any case: let them be `Option`s with
+    /// `skip_serializing_if`.
+    ///
+    /// ```
+    /// # use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    /// # use kubewright::kube::CustomResource;
+    /// # use kubewright::schemars::JsonSchema;
+    /// # use kubewright::{Context, Result};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
+    /// # #[kube(group = "example.com", version = "v1", kind = "Shop", namespaced, status = "ShopStatus")]
+    /// # struct ShopSpec {}
+    /// # #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+    /// # struct ShopStatus {
+    /// #     #[serde(skip_serializing_if = "Option::is_none")]
+    /// #     guests: Option<i64>,
+    /// #     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// #     conditions: Vec<Condition>,
+    /// # }
+    /// async fn tell(ctx: &Context, shop: &Shop, guests: i64) -> Result<()> {
+    ///     ctx.status(shop, |status| {
+    ///         status.guests = Some(guests);
+    ///         status.conditions = vec![ctx.condition(shop, "Open", guests > 0, "Counted", "guests were counted")];
+    ///     })
+    ///     .await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when the object was deleted and made anew; [`Error::Api`] as the server answers.
+    pub async fn status<'a, K>(&self, object: impl Given<'a, K>, fill: impl FnOnce(&mut K::Status)) -> Result<Arc<K>>
+    where
+        K: Object + HasStatus,
+        K::Status: Default + Serialize,
+    {
+        let object = object.given();
+        let form = Form::of::<K>();
+        let mut status = K::Status::default();
+        fill(&mut status);
+        let status = serde_json::to_value(&status)?;
+        let newest = self.newest(&form, object).await?;
+        let applied = self.client().apply_status(&form, object, newest, status, self.now());
+        applied.await.map(typed)
+    }
+
+    /// The API of a kind, in the namespace of the object that is reconciled: a `kube::Api` for the verbs that the client
+    /// does not offer, under its rules; see [`Client::api`].
+    ///
+    /// ```
+    /// # use kubewright::k8s_openapi::api::core::v1::Pod;
+    /// # async fn logs(ctx: kubewright::Context) -> kubewright::Result<()> {
+    /// let logs = ctx.api::<Pod>().logs(ctx.request().name(), &Default::default()).await?;
+    /// # drop(logs);
+    /// # Ok(()) }
+    /// ```
+    pub fn api<K: Resource>(&self) -> Api<K>
+    where
+        K::Scope: ApiScope<K>,
+    {
+        self.client().api(self.request().namespace())
+    }
+
     /// Changes the status of an object: `change` gets the newest known state, and its changes of `status` are sent as a
     /// merge patch of the status subresource. Nothing is sent when nothing changed. Returns the object as it is now.
     ///
@@ -203,7 +285,12 @@ impl Context {
     /// [`Error::Terminal`] when `change` touched anything but the status; [`Error::Conflict`] when a list was to be
     /// replaced and the object has changed since (return it: the reconcile runs again); [`Error::Api`] as the server
     /// answers.
-    pub async fn patch_status<K: Object>(&self, object: &K, change: impl FnOnce(&mut K)) -> Result<Arc<K>> {
+    pub async fn patch_status<'a, K: Object>(
+        &self,
+        object: impl Given<'a, K>,
+        change: impl FnOnce(&mut K),
+    ) -> Result<Arc<K>> {
+        let object = object.given();
         let form = Form::of::<K>();
         let base = match self.newest(&form, object).await? {
             Some(cached) => typed(cached),
@@ -252,7 +339,11 @@ impl Context {
     }
 
     /// The state that the cache has after our own writes, when it caches the kind and it is still the same object.
-    fn newest<'a>(&'a self, form: &'a Form, object: &'a dyn Cached) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
+    pub(crate) fn newest<'a>(
+        &'a self,
+        form: &'a Form,
+        object: &'a dyn Cached,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
             let meta = object.metadata();
             let (Some(parts), Some(name)) = (self.client().cache().existing_of(form), meta.name.as_deref()) else {
@@ -268,22 +359,28 @@ impl Context {
 
     /// Records an event on an object: `kubectl describe` shows it. It is written in the background; equal events are
     /// counted up. It never blocks and never fails the reconcile.
-    pub fn event<K: Object>(&self, object: &K, event_type: EventType, reason: &str, message: impl Into<String>) {
+    pub fn event<'a, K: Object>(
+        &self,
+        object: impl Given<'a, K>,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
         self.event_as(self.controller(), object, event_type, reason, message);
     }
 
     /// [`event`](Context::event) in the name of another component than this controller: for a controller that stands
     /// for several, as a scheduler does for each name that pods may ask for.
-    pub fn event_as<K: Object>(
+    pub fn event_as<'a, K: Object>(
         &self,
         component: &str,
-        object: &K,
+        object: impl Given<'a, K>,
         event_type: EventType,
         reason: &str,
         message: impl Into<String>,
     ) {
         let event = (event_type, reason, message.into());
-        self.record(component, &api_resource::<K>(), object.meta(), event);
+        self.record(component, &api_resource::<K>(), object.given().meta(), event);
     }
 
     fn record(

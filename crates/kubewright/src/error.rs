@@ -1,8 +1,9 @@
 //! The errors of the runtime, by how the runtime reacts to them.
 //!
 //! A reconcile returns [`Error`] and the variant decides: retry with backoff, retry quietly (conflicts are normal), or
-//! give up until the object changes. `?` works on [`kube::Error`] and on [`serde_json::Error`]; everything else goes
-//! through [`Error::retry`] or [`Error::terminal`].
+//! give up until the object changes. `?` works on [`kube::Error`], on [`BoxError`] (and so, by way of a function that
+//! returns one, on any error), on the usual errors of the standard library, and with the feature `anyhow` on its errors;
+//! [`Fails`] says of any other what it leads to.
 //!
 //! Invariant: every text names the attempt and its object. Not here: field errors of the API server, they arrive inside
 //! [`kube::core::Status`].
@@ -42,6 +43,11 @@ pub enum Error {
         /// The failure.
         source: BoxError,
     },
+
+    /// An error that has passed through other code, which may have added to it. It leads to what the error of this type
+    /// among its sources leads to; without one it is retried as [`Error::Retry`].
+    #[error("{}", Chain(&**.0))]
+    Passed(BoxError),
 
     /// The cache did not catch up with a write of our own within the deadline, so an answer would have been out of
     /// date. Retried.
@@ -196,6 +202,12 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// Whether it can be the reason of a condition.
+fn is_word(reason: &str) -> bool {
+    let mut letters = reason.chars();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic()) && letters.all(|c| c.is_ascii_alphanumeric())
+}
+
 /// Whether other managers' fields are the reason (`FieldManagerConflict`).
 fn names_managers(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -227,6 +239,14 @@ impl Error {
 
     /// Sorts a client error into [`Error::Conflict`] or [`Error::Api`], with the attempt.
     pub fn from_api(attempted: impl Into<String>, source: kube::Error) -> Error {
+        // An error of ours that came through a `kube::Api` (see `Client::api`) is what it was.
+        let source = match source {
+            kube::Error::Service(inner) => match inner.downcast::<Error>() {
+                Ok(ours) => return *ours,
+                Err(inner) => kube::Error::Service(inner),
+            },
+            source => source,
+        };
         // Reading again does not change who manages a field.
         let conflict = matches!(&source, kube::Error::Api(status) if status.is_conflict() && !names_managers(status));
         let error = Box::new(ApiError {
@@ -240,9 +260,43 @@ impl Error {
         }
     }
 
+    /// The error that decides what this one leads to: itself, or the one that has passed through other code.
+    pub(crate) fn deciding(&self) -> &Error {
+        let Error::Passed(outer) = self else { return self };
+        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**outer);
+        while let Some(error) = next {
+            if let Some(inner) = error.downcast_ref::<Error>() {
+                return inner.deciding();
+            }
+            next = error.source();
+        }
+        self
+    }
+
+    /// Why, in one word in CamelCase, as conditions and events have it: the API server's reason, such as `Forbidden`, or
+    /// the kind of error.
+    pub fn reason(&self) -> &str {
+        match self.deciding() {
+            Error::Api(error) | Error::Conflict(error) => match error.status() {
+                Some(status) if is_word(&status.reason) => &status.reason,
+                Some(_) => "Refused",
+                None => "ApiServerUnreachable",
+            },
+            Error::Failed { source, .. } => source.reason(),
+            Error::Terminal(_) => "Invalid",
+            Error::Stale { .. } | Error::NotSynced { .. } => "CacheBehind",
+            Error::Undecodable { .. } => "Undecodable",
+            Error::NotLeading { .. } => "NotLeading",
+            Error::AlreadyOwned { .. } => "AlreadyOwned",
+            Error::Panic { .. } => "Panic",
+            Error::Configuration(_) => "Misconfigured",
+            Error::Retry(_) | Error::RetryAfter { .. } | Error::Passed(_) | Error::Shutdown { .. } => "Failed",
+        }
+    }
+
     /// The server's `Status` when the API server refused.
     pub fn status(&self) -> Option<&Status> {
-        match self {
+        match self.deciding() {
             Error::Api(error) | Error::Conflict(error) => error.status(),
             Error::Failed { source, .. } => source.status(),
             _ => None,
@@ -268,7 +322,7 @@ impl Error {
 
     /// The object changed since it was read (409 Conflict).
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Conflict(_))
+        matches!(self.deciding(), Error::Conflict(_))
     }
 
     /// An apply was refused because it would change fields of other managers (409 with the fields as causes); see
@@ -279,13 +333,13 @@ impl Error {
 
     /// Trying again cannot help.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Error::Terminal(_) | Error::Undecodable { .. })
+        matches!(self.deciding(), Error::Terminal(_) | Error::Undecodable { .. })
     }
 
     /// A write may or may not have happened: the request left and no answer came back, or only a server-side time-out
     /// did.
     pub(crate) fn outcome_unknown(&self) -> bool {
-        match self {
+        match self.deciding() {
             Error::Api(error) => match error.status() {
                 Some(status) => status.code >= 500,
                 None => match error.source {
@@ -379,9 +433,77 @@ impl<T, E: Into<BoxError>> Fails<T> for Result<T, E> {
 }
 
 impl From<BoxError> for Error {
-    /// An error without a verdict may pass.
+    /// An error that was one of these before leads to the same; one without a verdict may pass.
+    ///
+    /// ```
+    /// use kubewright::{BoxError, Error, Result};
+    ///
+    /// // `?` works on every error here.
+    /// fn ports(text: &str) -> Result<Vec<u16>, BoxError> {
+    ///     let port: u16 = text.parse()?;
+    ///     if port == 0 {
+    ///         return Err(Error::terminal("port 0 is no port").into());
+    ///     }
+    ///     Ok(vec![port])
+    /// }
+    ///
+    /// fn reconciled(text: &str) -> Result<usize> {
+    ///     Ok(ports(text)?.len())
+    /// }
+    ///
+    /// assert!(reconciled("0").unwrap_err().is_terminal());
+    /// ```
     fn from(cause: BoxError) -> Error {
-        Error::Retry(cause)
+        let cause = match cause.downcast::<Error>() {
+            Ok(same) => return *same,
+            Err(cause) => cause,
+        };
+        let cause = match cause.downcast::<kube::Error>() {
+            Ok(answer) => return Error::from(*answer),
+            Err(cause) => cause,
+        };
+        Error::Passed(cause)
+    }
+}
+
+#[cfg(feature = "anyhow")]
+impl From<anyhow::Error> for Error {
+    /// As an error in a box; context that was added stays in the text.
+    fn from(cause: anyhow::Error) -> Error {
+        match cause.downcast::<Error>() {
+            Ok(same) => same,
+            Err(cause) => Error::from(BoxError::from(cause)),
+        }
+    }
+}
+
+/// Errors of the standard library: what cannot be understood now cannot be understood later.
+macro_rules! terminal {
+    ($($error:ty),* $(,)?) => {$(
+        impl From<$error> for Error {
+            /// Terminal: the same text is no other one later.
+            fn from(source: $error) -> Error {
+                Error::Terminal(Box::new(source))
+            }
+        }
+    )*};
+}
+
+terminal!(
+    std::num::ParseIntError,
+    std::num::ParseFloatError,
+    std::num::TryFromIntError,
+    std::str::ParseBoolError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::net::AddrParseError,
+    std::fmt::Error,
+);
+
+impl From<tokio::time::error::Elapsed> for Error {
+    /// What took too long may be quicker later.
+    fn from(source: tokio::time::error::Elapsed) -> Error {
+        Error::Retry(Box::new(source))
     }
 }
 
@@ -396,57 +518,4 @@ pub(crate) fn text_of(what: &dyn fmt::Display) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn api(code: u16, reason: &str, message: &str) -> Error {
-        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed()).into()
-    }
-
-    /// R5: the variant, and with it the reaction of the queue, follows from the server's reason.
-    #[test]
-    fn server_refusals_sort_themselves() {
-        let check = |error: Error, conflict: bool, missing: bool, exists: bool, unknown: bool| {
-            assert_eq!(
-                (
-                    error.is_conflict(),
-                    error.is_not_found(),
-                    error.is_already_exists(),
-                    error.outcome_unknown()
-                ),
-                (conflict, missing, exists, unknown),
-                "{error:?}"
-            );
-        };
-        check(api(409, "Conflict", "changed"), true, false, false, false);
-        check(api(409, "AlreadyExists", "there"), false, false, true, false);
-        check(api(404, "NotFound", "gone"), false, true, false, false);
-        check(api(504, "Timeout", "slow"), false, false, false, true);
-        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        check(kube::Error::Service(refused.into()).into(), false, false, false, false);
-        check(
-            kube::Error::Service("connection closed".into()).into(),
-            false,
-            false,
-            false,
-            true,
-        );
-        check(Error::terminal("no"), false, false, false, false);
-    }
-
-    #[test]
-    fn texts_name_the_attempt_and_the_servers_sentence() {
-        let error = Error::from_api(
-            "create ConfigMap default/a",
-            kube::Error::Api(
-                Status::failure("configmaps \"a\" is forbidden", "Forbidden")
-                    .with_code(403)
-                    .boxed(),
-            ),
-        );
-        assert_eq!(
-            error.to_string(),
-            "create ConfigMap default/a: configmaps \"a\" is forbidden"
-        );
-    }
-}
+mod tests;

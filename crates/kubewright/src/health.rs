@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use tokio::net::TcpListener;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, end_of_panic};
 use crate::net::{self, Answer};
 use crate::stop::Stop;
 
@@ -64,18 +65,18 @@ impl Checks {
     /// Status and text for a path and query.
     pub(crate) fn answer(&self, path: &str, query: &str) -> (StatusCode, String) {
         let mut parts = path.trim_matches('/').splitn(2, '/');
-        let asked = parts.next().unwrap_or_default();
-        // Kubernetes' own components have a name for each probe.
-        let endpoint = if asked == "livez" { "healthz" } else { asked };
-        if !["healthz", "readyz"].contains(&endpoint) {
-            return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
-        }
+        let endpoint = parts.next().unwrap_or_default();
+        let filed = match endpoint {
+            "livez" | "healthz" => "healthz",
+            "readyz" => "readyz",
+            _ => return (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+        };
         let only = parts.next();
         let checks = self
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(endpoint)
+            .get(filed)
             .cloned()
             .unwrap_or_default();
         let chosen: BTreeMap<&String, &Entry> = checks
@@ -88,7 +89,9 @@ impl Checks {
         let mut text = "[+]ping ok\n".to_owned();
         let mut failed = false;
         for (name, Entry { check, remark }) in chosen {
-            match check() {
+            // It may be the user's.
+            let checked = catch_unwind(AssertUnwindSafe(|| check()));
+            match checked.unwrap_or_else(|payload| Err(format!("the check panicked: {}", end_of_panic(payload)))) {
                 Ok(()) => {
                     text.push_str(&format!("[+]{name} ok\n"));
                     let remarks = remark.iter().flat_map(|remark| remark());
@@ -174,6 +177,7 @@ mod tests {
             );
         };
         check("/healthz", "", 200, "ok");
+        check("/livez", "", 200, "ok");
         check("/readyz", "", 200, "ok");
         check(
             "/readyz",

@@ -54,7 +54,8 @@
 //! * A [`Client`] reads from the [`Cache`], in which one [`Informer`] for each kind and scope follows the API server,
 //!   and writes to the API server. A read sees the writes of this process, or fails with [`Error::Stale`].
 //! * [`Context::apply`] makes a child be as it is wanted, by server-side apply and owned by the reconciled object; what
-//!   would change nothing is not sent. [`Context::patch_status`] writes the status, [`conditions`] keeps conditions.
+//!   would change nothing is not sent. [`Context::status`] applies the controller's part of a status,
+//!   [`Context::patch_status`] changes any of it, [`conditions`] keeps conditions.
 //! * A [finalizer](Controller::finalizer) is for effects outside of the cluster: the runtime adds it before the first
 //!   reconcile, and removes it when [`Reconciler::cleanup`] is done.
 //! * [`webhook`] has what the API server asks of an operator: [`Defaulter`]s, [`Validator`]s, and [`Conversion`]s
@@ -87,7 +88,7 @@
 //! | when an apply is sent | `client/apply.rs` | the tests there |
 //! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
-//! | how a manager uses several clusters | `manager/clusters.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
+//! | how a manager uses several clusters | `manager/clusters.rs`, `fleet.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
 //! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
 //! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `tests/it/webhooks/own_certificate.rs` of `kubewright-testing` |
 //! | the schema of a type in its CRD | `crd/`; kubebuilder's markers: `crd/markers.rs` | the tests there; `testdata/fixtures` is compared with controller-gen |
@@ -124,6 +125,7 @@ mod election;
 mod error;
 mod events;
 mod fault;
+mod fleet;
 mod form;
 mod health;
 mod manager;
@@ -132,6 +134,7 @@ mod net;
 mod object;
 mod observe;
 mod operator;
+mod options;
 mod own_writes;
 pub mod predicate;
 pub mod prelude;
@@ -156,10 +159,10 @@ pub use cache::{
     Unreadable,
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
+pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
 pub use clock::{Clock, SystemClock};
 pub use context::Context;
-pub use controller::waker::{Waker, WakerFull};
+pub use controller::waker::{Waker, WakerFull, Woken};
 pub use controller::{Cleanup, Controller, Reconciler, Source, Watch};
 pub use crd::Problem;
 pub use declaration::{Declaration, DeclaredController, DeclaredCrd, declare};
@@ -167,12 +170,13 @@ pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
 pub use election::LeaderElection;
 pub use error::{ApiError, BoxError, Error, Fails, Result};
 pub use events::{EventRecorder, EventType};
+pub use fleet::KubeconfigSecrets;
 pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use metrics::{Metrics, MetricsServer};
-pub use object::{AnyObject, Object, ObjectRef, api_resource, is_cluster_scoped};
+pub use object::{AnyObject, Given, Object, ObjectRef, api_resource, is_cluster_scoped};
 pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};
 pub use operator::Operator;
-pub use queue::WorkQueue;
+pub use queue::{WorkItem, WorkQueue};
 pub use request::Request;
 pub use rule::Rule;
 pub use run::run;

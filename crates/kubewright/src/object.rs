@@ -6,6 +6,7 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::sync::Arc;
 
 use kube::Resource;
 use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
@@ -22,6 +23,37 @@ impl<K: AnyObject + Resource<DynamicType = ()>> Object for K {}
 pub trait AnyObject: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static> AnyObject for K {}
+
+/// An object, where one is asked for: `&object`, or the `&Arc` that reads and reconciles hand out.
+///
+/// ```
+/// use std::sync::Arc;
+/// use kubewright::Request;
+/// use kubewright::k8s_openapi::api::core::v1::Node;
+///
+/// let shared = Arc::new(Node::default());
+/// assert_eq!(Request::of(&shared), Request::of(&*shared));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no reference to an object",
+    note = "`&object` and `&Arc` of one are"
+)]
+pub trait Given<'a, K> {
+    /// The object itself.
+    fn given(self) -> &'a K;
+}
+
+impl<'a, K: Resource> Given<'a, K> for &'a K {
+    fn given(self) -> &'a K {
+        self
+    }
+}
+
+impl<'a, K: Resource> Given<'a, K> for &'a Arc<K> {
+    fn given(self) -> &'a K {
+        self
+    }
+}
 
 /// The group, version, kind and plural of a typed object.
 pub fn api_resource<K: Object>() -> ApiResource {

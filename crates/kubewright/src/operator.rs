@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 
 use crate::cache::Cache;
@@ -16,13 +15,13 @@ use crate::controller::Controller;
 use crate::crd::{self, Generated};
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
-use crate::manager::{Manager, ManagerBuilder};
+use crate::manager::ManagerBuilder;
 use crate::object::Object;
-use crate::observe::{Listener, Observer};
+use crate::observe::Listener;
+use crate::options::Options;
 use crate::rule::Rule;
-use crate::runnable::Runnable;
 use crate::sharding::Sharding;
-use crate::webhook::{Authenticator, Conversion, ConversionDescription, Description, Parts, Webhook, WebhookServer};
+use crate::webhook::{Authenticator, Conversion, ConversionDescription, Description, Webhook};
 
 /// How long a CRD may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -53,31 +52,21 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
 /// ```
 #[must_use]
 pub struct Operator {
-    name: String,
-    controllers: Vec<Controller>,
-    runnables: Vec<(String, Box<dyn Runnable>)>,
-    leader_election: Option<LeaderElection>,
-    sharding: Option<Sharding>,
     crds: Vec<Generated>,
     rules: Vec<Rule>,
-    observers: Vec<Arc<dyn Observer>>,
     listener: Option<Listener>,
-    health: Option<String>,
-    webhooks: Parts,
-    webhook_server: Option<WebhookServer>,
-    metrics: Vec<AddMetrics>,
-    namespaces: Vec<String>,
-    clusters: Vec<(String, kube::Client)>,
+    set_ups: Vec<SetUp>,
+    pub(crate) options: Options,
 }
 
-/// Adds metrics of the operator's own.
-type AddMetrics = Box<dyn FnOnce(&mut Registry) + Send>;
+/// A step of an operator's set-up that needs the cluster.
+type SetUp = Box<dyn FnOnce(Operator, kube::Client) -> BoxFuture<'static, Result<Operator>> + Send>;
 
 impl fmt::Debug for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operator")
-            .field("name", &self.name)
-            .field("controllers", &self.controllers)
+            .field("name", &self.options.name)
+            .field("controllers", &self.options.controllers)
             .finish_non_exhaustive()
     }
 }
@@ -86,32 +75,64 @@ impl Operator {
     /// An operator without anything in it.
     pub fn new(name: impl Into<String>) -> Operator {
         Operator {
-            name: name.into(),
-            controllers: Vec::new(),
-            runnables: Vec::new(),
-            leader_election: None,
-            sharding: None,
             crds: Vec::new(),
             rules: Vec::new(),
-            observers: Vec::new(),
             listener: None,
-            health: None,
-            webhooks: Parts::default(),
-            webhook_server: None,
-            metrics: Vec::new(),
-            namespaces: Vec::new(),
-            clusters: Vec::new(),
+            set_ups: Vec::new(),
+            options: Options::new(name.into()),
         }
+    }
+
+    /// Adds a step of the set-up that asks the cluster or anything else: it is called with the operator as it is by then
+    /// and the client, before anything runs, and answers the operator with more in it. An error ends the program.
+    /// `kubewright manifests` and other readers of the declaration do not run it, so that kinds, webhooks and rights are
+    /// declared outside of it.
+    ///
+    /// ```
+    /// use kubewright::k8s_openapi::api::core::v1::Namespace;
+    /// use kubewright::{Operator, Result, kube};
+    ///
+    /// async fn set_up(operator: Operator, client: kube::Client) -> Result<Operator> {
+    ///     let tenants = kube::Api::<Namespace>::all(client).list(&Default::default()).await?;
+    ///     let names = tenants.items.into_iter().filter_map(|tenant| tenant.metadata.name);
+    ///     Ok(operator.namespaces(names))
+    /// }
+    ///
+    /// let operator = Operator::new("shop").set_up(set_up);
+    /// # drop(operator);
+    /// ```
+    pub fn set_up<F>(mut self, step: impl FnOnce(Operator, kube::Client) -> F + Send + 'static) -> Operator
+    where
+        F: Future<Output = Result<Operator>> + Send + 'static,
+    {
+        self.set_ups
+            .push(Box::new(move |operator, client| Box::pin(step(operator, client))));
+        self
+    }
+
+    /// The operator after the steps of [`Operator::set_up`], in their order. [`Operator::run`], [`run`](crate::run()) and
+    /// test clusters call it; who builds a manager by hand calls it before [`Operator::manager`].
+    ///
+    /// # Errors
+    /// Those of the steps.
+    pub async fn prepared(mut self, client: &kube::Client) -> Result<Operator> {
+        while !self.set_ups.is_empty() {
+            let step = self.set_ups.remove(0);
+            self = step(self, client.clone())
+                .await
+                .map_err(|error| error.in_part("set-up"))?;
+        }
+        Ok(self)
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.options.name
     }
 
     /// Adds a controller.
     pub fn controller(mut self, controller: Controller) -> Operator {
-        self.controllers.push(controller);
+        self.options.controllers.push(controller);
         self
     }
 
@@ -141,85 +162,54 @@ impl Operator {
     /// Adds the webhooks of a kind. They are served over HTTPS when [`Operator::webhook_server`] says where, which
     /// [`run`](crate::run()) does.
     pub fn webhook<K: Object>(mut self, webhook: Webhook<K>) -> Operator {
-        self.webhooks.webhooks.extend(webhook.into_registered());
+        self.options.webhooks.webhooks.extend(webhook.into_registered());
         self
     }
 
     /// Adds the conversions between the versions of a kind. They are served like webhooks.
     pub fn conversion<H: Object>(mut self, conversion: Conversion<H>) -> Operator {
-        self.webhooks.conversions.push(Box::new(conversion));
+        self.options.webhooks.conversions.push(Box::new(conversion));
         self
     }
 
     /// Answers whose tokens are, under this path. It is served like webhooks; the API server is told of it by its flag
     /// `--authentication-token-webhook-config-file`.
     pub fn authenticator(mut self, path: impl Into<String>, authenticator: impl Authenticator) -> Operator {
-        self.webhooks
+        self.options
+            .webhooks
             .authenticators
             .push((path.into(), Box::new(authenticator)));
         self
     }
 
-    /// Serves webhooks and conversions here. Off by default: tests call them without a socket.
-    pub fn webhook_server(mut self, server: WebhookServer) -> Operator {
-        self.webhook_server = Some(server);
-        self
-    }
-
     /// The webhooks as the API server is told about them, in the order in which they were added.
     pub fn webhooks(&self) -> Vec<Description> {
-        self.webhooks.descriptions()
+        self.options.webhooks.descriptions()
     }
 
     /// The versions that are converted between.
     pub fn conversions(&self) -> Vec<ConversionDescription> {
-        self.webhooks.conversions()
-    }
-
-    /// Adds something that runs beside the controllers.
-    pub fn runnable(mut self, name: impl Into<String>, runnable: impl Runnable) -> Operator {
-        self.runnables.push((name.into(), Box::new(runnable)));
-        self
-    }
-
-    /// Lets one of several replicas act; see [`LeaderElection`]. In a program the flag `--leader-elect` does so too,
-    /// with a Lease of the operator's name.
-    pub fn leader_election(mut self, election: LeaderElection) -> Operator {
-        self.leader_election = Some(election);
-        self
+        self.options.webhooks.conversions()
     }
 
     /// With `--leader-elect`: a Lease of the operator's name, unless it says another.
     pub(crate) fn elect_leader(self) -> Operator {
-        match self.leader_election {
+        match self.options.leader_election {
             Some(_) => self,
             None => {
-                let lease = LeaderElection::new(&self.name);
+                let lease = LeaderElection::new(&self.options.name);
                 self.leader_election(lease)
             }
         }
     }
 
-    /// Lets several replicas share the objects of all controllers out; see [`Sharding`]. In a program the flag
-    /// `--shards` does so too, with Leases of the operator's name.
-    pub fn sharding(mut self, sharding: Sharding) -> Operator {
-        self.sharding = Some(sharding);
-        self
-    }
-
     /// With `--shards`: so many shards, by Leases of the operator's name unless it says another.
     pub(crate) fn share_out(self, shards: usize) -> Operator {
-        let sharding = match self.sharding.clone() {
+        let sharding = match self.options.sharding.clone() {
             Some(sharding) => sharding.into_shards(shards),
-            None => Sharding::new(&self.name, shards),
+            None => Sharding::new(&self.options.name, shards),
         };
         self.sharding(sharding)
-    }
-
-    /// Tells an observer everything that happens.
-    pub fn observe(mut self, observer: Arc<dyn Observer>) -> Operator {
-        self.observers.push(observer);
-        self
     }
 
     /// Sends observations to the program that started this process, if it asked: `kubewright dev` names a socket in
@@ -228,7 +218,9 @@ impl Operator {
     ///
     /// [`OBSERVE_SOCKET`]: crate::OBSERVE_SOCKET
     pub fn observe_from_environment(mut self) -> Operator {
-        if let Some((observer, listener)) = crate::observe::from_environment(&self.name, self.controller_names()) {
+        if let Some((observer, listener)) =
+            crate::observe::from_environment(&self.options.name, self.controller_names())
+        {
             self.listener = Some(listener);
             return self.observe(observer);
         }
@@ -248,39 +240,14 @@ impl Operator {
         }
     }
 
-    /// Adds metrics of the operator's own; see [`Metrics`](crate::Metrics).
-    pub fn metrics(mut self, add: impl FnOnce(&mut Registry) + Send + 'static) -> Operator {
-        self.metrics.push(Box::new(add));
-        self
-    }
-
-    /// Restricts the operator to these namespaces; see [`ManagerBuilder::namespaces`]. In a program `WATCH_NAMESPACE`
-    /// and the flag `--namespaces` say so too, and count more.
-    pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = impl Into<String>>) -> Operator {
-        self.namespaces = namespaces.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Adds another cluster, under a name; see [`ManagerBuilder::cluster`].
-    pub fn cluster(mut self, name: impl Into<String>, client: kube::Client) -> Operator {
-        self.clusters.push((name.into(), client));
-        self
-    }
-
-    /// Answers health probes on this address.
-    pub fn health(mut self, address: impl Into<String>) -> Operator {
-        self.health = Some(address.into());
-        self
-    }
-
     /// The controllers.
     pub fn controllers(&self) -> &[Controller] {
-        &self.controllers
+        &self.options.controllers
     }
 
     /// The names of the controllers, in the order in which they were added.
     pub fn controller_names(&self) -> Vec<String> {
-        self.controllers.iter().map(Controller::name).collect()
+        self.options.controllers.iter().map(Controller::name).collect()
     }
 
     /// The CRDs of the operator's types, one for each kind.
@@ -314,7 +281,7 @@ impl Operator {
     /// # Errors
     /// [`Error::Api`] when the server refuses one; [`Error::NotSynced`] when one is not established within 30 seconds.
     pub async fn install_crds(&self, client: kube::Client) -> Result<()> {
-        let client = Client::new(client.clone(), Cache::new(client)).with_field_manager(&self.name);
+        let client = Client::new(client.clone(), Cache::new(client)).with_field_manager(&self.options.name);
         for crd in self.crds()? {
             let name = crd.metadata.name.clone().unwrap_or_default();
             client.apply(crd).await?;
@@ -323,46 +290,24 @@ impl Operator {
         Ok(())
     }
 
-    /// The manager that runs this operator.
+    /// The manager that runs this operator. Steps of [`Operator::set_up`] that were not run are not run by it; see
+    /// [`Operator::prepared`].
     pub fn manager(self, client: kube::Client) -> ManagerBuilder {
-        let mut builder = Manager::builder(client).name(self.name).namespaces(self.namespaces);
-        for (name, client) in self.clusters {
-            builder = builder.cluster(name, client);
+        if !self.set_ups.is_empty() {
+            tracing::warn!(
+                operator = self.options.name,
+                "the steps of its set-up are not run; call Operator::prepared before Operator::manager"
+            );
         }
-        for observer in self.observers {
-            builder = builder.observe(observer);
-        }
-        for controller in self.controllers {
-            builder = builder.add(controller);
-        }
-        for (name, runnable) in self.runnables {
-            builder = builder.runnable(name, Boxed(runnable));
-        }
-        if let Some(election) = self.leader_election {
-            builder = builder.leader_election(election);
-        }
-        if let Some(sharding) = self.sharding {
-            builder = builder.sharding(sharding);
-        }
-        for add in self.metrics {
-            builder = builder.metrics(add);
-        }
-        builder = builder.webhook_parts(self.webhooks);
-        if let Some(server) = self.webhook_server {
-            builder = builder.webhook_server(server);
-        }
-        match self.health {
-            Some(address) => builder.health(address),
-            None => builder,
-        }
+        ManagerBuilder::of(client, self.options)
     }
 
     /// Runs the operator until `shutdown` resolves or something fails.
     ///
     /// # Errors
-    /// As [`Manager::run`].
+    /// As [`Manager::run`](crate::Manager::run).
     pub async fn run(self, client: kube::Client, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let mut operator = self.observe_from_environment();
+        let mut operator = self.prepared(&client).await?.observe_from_environment();
         let orphaned = operator.orphaned();
         let shutdown = async {
             tokio::select! {
@@ -404,15 +349,6 @@ fn stored_version(
              versions but one, or declare Operator::conversion (KWR0310)"
         ))
     })
-}
-
-/// A boxed runnable is a runnable.
-struct Boxed(Box<dyn Runnable>);
-
-impl Runnable for Boxed {
-    fn run(&self, client: Client, stop: crate::stop::Stop) -> futures::future::BoxFuture<'static, Result<()>> {
-        self.0.run(client, stop)
-    }
 }
 
 /// Waits until the CRD says that it is served.

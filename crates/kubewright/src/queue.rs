@@ -30,13 +30,42 @@ use tokio::sync::Notify;
 /// queue.add("a");
 /// queue.add("a");
 /// let key = queue.next().await.expect("the queue is open");
-/// assert_eq!(key, "a");
-/// queue.done(&key);
+/// assert_eq!(*key, "a");
+/// drop(key); // the work on it has ended
 /// queue.shut_down();
-/// assert_eq!(queue.next().await, None);
+/// assert!(queue.next().await.is_none());
 /// # }
 /// ```
 pub struct WorkQueue<T: Hash + Eq + Clone>(Queue<T, ()>);
+
+/// A key that is worked on; see [`WorkQueue::next`]. When it is dropped the work has ended, well or not, and the key may
+/// be handed out again.
+#[must_use = "the work on the key ends when this is dropped"]
+pub struct WorkItem<T: Hash + Eq + Clone> {
+    queue: Queue<T, ()>,
+    item: T,
+    token: Token,
+}
+
+impl<T: Hash + Eq + Clone> std::ops::Deref for WorkItem<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.item
+    }
+}
+
+impl<T: Hash + Eq + Clone + fmt::Debug> fmt::Debug for WorkItem<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkItem({:?})", self.item)
+    }
+}
+
+impl<T: Hash + Eq + Clone> Drop for WorkItem<T> {
+    fn drop(&mut self) {
+        self.queue.done(self.token);
+    }
+}
 
 impl<T: Hash + Eq + Clone> Clone for WorkQueue<T> {
     fn clone(&self) -> Self {
@@ -83,22 +112,20 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
     }
 
     /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it
-    /// before [`WorkQueue::done`].
+    /// before the key's [`WorkItem`] is dropped.
     pub fn add_rate_limited(&self, key: T) -> Option<Duration> {
         self.0.add_rate_limited(key, ())
     }
 
-    /// The next key, when there is one; `None` when the queue was shut down. Call [`WorkQueue::done`] afterwards.
-    pub async fn next(&self) -> Option<T> {
-        self.0.next().await.map(|work| work.item)
-    }
-
-    /// The work on the key has ended, well or not.
-    pub fn done(&self, key: &T) {
-        let finished = self.0.timed(|engine, now| engine.done_item(key, now));
-        if let Some(finished) = finished {
-            self.0.wake(finished.wake);
-        }
+    /// The next key, when there is one; `None` when the queue was shut down. The key is worked on until the guard is
+    /// dropped, also by `?`, a panic or a future that is dropped.
+    pub async fn next(&self) -> Option<WorkItem<T>> {
+        let Work { item, token, .. } = self.0.next().await?;
+        Some(WorkItem {
+            queue: self.0.clone(),
+            item,
+            token,
+        })
     }
 
     /// Forgets the failures of the key: its next retry starts from the shortest delay.
@@ -303,7 +330,7 @@ mod tests {
             .map(|_| {
                 let queue = queue.clone();
                 // Takes one key and never finishes it, as a long reconcile would.
-                tokio::spawn(async move { queue.next().await })
+                tokio::spawn(async move { queue.next().await.map(std::mem::forget) })
             })
             .collect();
         tokio::task::yield_now().await;
@@ -325,7 +352,7 @@ mod tests {
             async move {
                 let started = tokio::time::Instant::now();
                 let key = queue.next().await;
-                (key, started.elapsed())
+                (key.map(|key| *key), started.elapsed())
             }
         });
         tokio::task::yield_now().await;
@@ -351,7 +378,7 @@ mod tests {
         tokio::task::yield_now().await;
         queue.shut_down();
         for worker in workers {
-            assert_eq!(worker.await.expect("the worker ends"), None);
+            assert!(worker.await.expect("the worker ends").is_none());
         }
     }
 
@@ -365,8 +392,7 @@ mod tests {
             async move {
                 for _ in 0..10_000 {
                     let key = queue.next().await.expect("the queue is open");
-                    queue.add(key);
-                    queue.done(&key);
+                    queue.add(*key);
                 }
                 others_ran.load(Ordering::Relaxed)
             }
@@ -391,11 +417,43 @@ mod tests {
         tokio::task::yield_now().await;
         queue.add_after(1, Duration::from_secs(1));
         queue.add_after(2, Duration::from_secs(1));
-        let mut keys = Vec::new();
+        let mut taken = Vec::new();
         for worker in workers {
-            keys.push(worker.await.expect("the worker ends").expect("a key")); // neither calls done
+            taken.push(worker.await.expect("the worker ends").expect("a key")); // neither has ended
         }
+        let mut keys: Vec<i32> = taken.iter().map(|item| **item).collect();
         keys.sort_unstable();
         assert_eq!(keys, [1, 2]);
+    }
+
+    /// A worker that gives up, panics or is dropped leaves no key locked.
+    #[tokio::test]
+    async fn a_key_is_free_again_however_its_work_ends() {
+        let queue = WorkQueue::new();
+        queue.add("a");
+        let failing = async {
+            let key = queue.next().await.expect("the queue is open");
+            queue.add(*key);
+            "no number".parse::<u8>()?;
+            queue.forget(&key);
+            Ok::<_, std::num::ParseIntError>(())
+        };
+        failing.await.expect_err("it gives up");
+        let panicking = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                let key = queue.next().await.expect("the queue is open");
+                queue.add(*key);
+                panic!("{key:?}");
+            }
+        });
+        assert!(panicking.await.is_err());
+        let dropped = async {
+            let _key = queue.next().await.expect("the queue is open");
+            queue.add("a");
+            std::future::pending::<()>().await;
+        };
+        assert!(futures::poll!(std::pin::pin!(dropped)).is_pending());
+        assert_eq!(queue.next().await.map(|key| *key), Some("a"));
     }
 }

@@ -10,6 +10,8 @@ use kube::Resource;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::object::Given;
+
 /// Which object to reconcile (controller-runtime's `reconcile.Request`, client-go's `NamespacedName`). Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
@@ -36,8 +38,8 @@ impl Request {
 
     /// The request for an object. An object without a name (not yet created) yields the empty name, which no object
     /// has.
-    pub fn of<K: Resource>(object: &K) -> Request {
-        let meta = object.meta();
+    pub fn of<'a, K: Resource + 'a>(object: impl Given<'a, K>) -> Request {
+        let meta = object.given().meta();
         Request::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
     }
 

@@ -377,6 +377,7 @@ impl TestCluster {
         self.failures.declared(&operator.declaration()?);
         let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
+        let operator = operator.prepared(&kube).await?;
         let mut manager = operator.manager(kube).observe(observer);
         if let Some(clock) = &self.clock {
             manager = manager.clock(clock.clone());

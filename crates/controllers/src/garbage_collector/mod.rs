@@ -171,12 +171,13 @@ impl Collector {
 
     async fn work(&self) {
         let queue = &self.memory.queue;
-        while let Some(uid) = queue.next().await {
-            match self.look(&uid).await {
+        while let Some(item) = queue.next().await {
+            let uid = item.as_str();
+            match self.look(uid).await {
                 Ok(again) => {
-                    queue.forget(&uid);
+                    queue.forget(&item);
                     if let Some(delay) = again {
-                        queue.add_after(uid.clone(), delay);
+                        queue.add_after(item.clone(), delay);
                     }
                 }
                 Err(error) => {
@@ -185,10 +186,9 @@ impl Collector {
                     } else {
                         tracing::warn!(%error, uid, "garbage collection of an object failed; it is tried again");
                     }
-                    queue.add_rate_limited(uid.clone());
+                    queue.add_rate_limited(item.clone());
                 }
             }
-            queue.done(&uid);
         }
     }
 

@@ -235,6 +235,15 @@ impl Cache {
         self.0.listeners.recorder.get().map(|(recorder, _)| recorder.clone())
     }
 
+    /// The name of the cluster that it reads.
+    pub(crate) fn cluster(&self) -> &str {
+        self.0
+            .listeners
+            .cluster
+            .as_deref()
+            .unwrap_or(crate::client::HOME_CLUSTER)
+    }
+
     /// A handle that keeps nothing alive.
     pub(crate) fn downgrade(&self) -> WeakCache {
         WeakCache(Arc::downgrade(&self.0))

@@ -9,13 +9,17 @@
 //! - `read.rs`,
 //! - `views.rs`: facts about objects,
 //! - `write.rs`,
+//! - `status.rs`: the status by server-side apply,
+//! - `api.rs`: a plain `kube::Api` under the same rules,
 //! - `send.rs`: deadlines and retries; this file: what reads and writes share.
 //!
 //! Not here: apply, see `apply.rs`; the receipts themselves, see the engine's `receipts`.
 
+mod api;
 pub(crate) mod apply;
 mod read;
 mod send;
+mod status;
 mod subresource;
 mod target;
 mod views;
@@ -36,8 +40,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::Instrument;
 
+pub use self::api::ApiScope;
 pub(crate) use self::send::AGENT;
 use self::send::Sending;
+use self::send::late;
 pub use self::send::{REQUEST_DEADLINE, connect};
 use self::target::scoped;
 pub use self::views::View;
@@ -107,6 +113,7 @@ struct Shared {
     observers: Observers,
     applied: Applied,
     warned: LoggedWarnings,
+    statuses: status::SentStatuses,
 }
 
 /// The clusters of a manager.
@@ -144,6 +151,7 @@ impl Client {
             observers,
             applied: Applied::default(),
             warned: LoggedWarnings::default(),
+            statuses: status::SentStatuses::default(),
         });
         Client {
             clusters: Arc::new(Clusters {
@@ -543,6 +551,10 @@ fn validate_fields(request: &mut http::Request<Vec<u8>>, directive: &ValidationD
     if !has_fields {
         return;
     }
+    add_parameter(request, &format!("fieldValidation={}", directive.as_str()));
+}
+
+fn add_parameter<B>(request: &mut http::Request<B>, parameter: &str) {
     let there = request.uri();
     let joint = match there.query() {
         None => "?",
@@ -550,7 +562,7 @@ fn validate_fields(request: &mut http::Request<Vec<u8>>, directive: &ValidationD
         Some(_) => "&",
     };
     // What was an address is one with a further parameter.
-    if let Ok(more) = format!("{there}{joint}fieldValidation={}", directive.as_str()).parse() {
+    if let Ok(more) = format!("{there}{joint}{parameter}").parse() {
         *request.uri_mut() = more;
     }
 }

@@ -163,7 +163,7 @@ impl Sending<'_> {
     }
 }
 
-fn late(deadline: Duration) -> kube::Error {
+pub(super) fn late(deadline: Duration) -> kube::Error {
     let message = format!("the API server did not answer within {deadline:?}");
     kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
 }

@@ -14,7 +14,7 @@ use super::{BuiltRequest, Client, Target, is_gone, scoped};
 use crate::cache::Gone;
 use crate::error::Result;
 use crate::form::{AsJson, Cached, Form, times, typed};
-use crate::object::Object;
+use crate::object::{Given, Object};
 
 impl Client {
     /// Creates an object (POST).
@@ -33,16 +33,18 @@ impl Client {
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict) when the object changed since it was read;
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
-    pub async fn update<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(&Form::of::<K>(), object, None).await.map(typed)
+    pub async fn update<'a, K: Object>(&self, object: impl Given<'a, K>) -> Result<Arc<K>> {
+        self.replace(&Form::of::<K>(), object.given(), None).await.map(typed)
     }
 
     /// Replaces the status of an object (PUT of `/status`).
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn update_status<K: Object>(&self, object: &K) -> Result<Arc<K>> {
-        self.replace(&Form::of::<K>(), object, Some("status")).await.map(typed)
+    pub async fn update_status<'a, K: Object>(&self, object: impl Given<'a, K>) -> Result<Arc<K>> {
+        self.replace(&Form::of::<K>(), object.given(), Some("status"))
+            .await
+            .map(typed)
     }
 
     /// Patches an object. [`Patch::Merge`] and [`Patch::Strategic`] carry no lock unless the patch names a
@@ -152,7 +154,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
-    pub async fn delete<K: Object>(&self, object: &K) -> Result<bool> {
+    pub async fn delete<'a, K: Object>(&self, object: impl Given<'a, K>) -> Result<bool> {
         self.delete_with(object, DeleteParams::default()).await
     }
 
@@ -162,8 +164,9 @@ impl Client {
     /// # Errors
     /// [`Error::Conflict`](crate::Error::Conflict) when a resourceVersion precondition fails;
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
-    pub async fn delete_with<K: Object>(&self, object: &K, params: DeleteParams) -> Result<bool> {
-        self.delete_exactly(&Form::of::<K>(), object.meta(), params).await
+    pub async fn delete_with<'a, K: Object>(&self, object: impl Given<'a, K>, params: DeleteParams) -> Result<bool> {
+        self.delete_exactly(&Form::of::<K>(), object.given().meta(), params)
+            .await
     }
 
     /// Deletes by name, whichever object has it now. `false` when there is none.

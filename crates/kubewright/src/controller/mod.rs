@@ -238,6 +238,14 @@ impl Controller {
         self
     }
 
+    /// Reconciles every object again after each period, for effects elsewhere that no watch reports (client-go's resync,
+    /// controller-runtime's `SyncPeriod`, for this controller alone). The objects are spread over a tenth of the period,
+    /// and wait for keys of real changes. It is [`Source::every`] as a setting.
+    #[must_use]
+    pub fn resync(self, period: Duration) -> Controller {
+        self.source(Source::every(period))
+    }
+
     /// Files the objects of kind `K` under the values that `values` answers, so that
     /// [`Client::list_by_index`](crate::Client::list_by_index) finds them without looking at all (controller-runtime's
     /// `FieldIndexer.IndexField`). An object may have several values, or none. The name is free, such as

@@ -45,12 +45,12 @@ impl Workers {
         }
         let attempt = retries + 1;
         let causes = Causes::of(Cause::retry(attempt, text.clone()));
-        let asked = match error {
-            Error::RetryAfter { after, .. } => Some(after),
+        let asked = match error.deciding() {
+            Error::RetryAfter { after, .. } => Some(*after),
             _ => None,
         };
         let after = queue.retry(request.clone(), asked, causes).unwrap_or(Duration::ZERO);
-        match error {
+        match error.deciding() {
             // The normal price of optimistic concurrency, of caches, and of leader election.
             Error::Conflict(_) | Error::Stale { .. } | Error::NotLeading { .. } => {
                 tracing::info!(reason = text, ?after, "reconcile is repeated");

@@ -64,11 +64,16 @@ impl Standby {
 }
 
 impl KeyQueue {
+    /// Whether the key is worked on by this replica.
+    pub(crate) fn holds(&self, request: &Request) -> bool {
+        self.shards.as_ref().is_none_or(|shards| shards.holds(request))
+    }
+
     pub(crate) fn add(&self, request: Request, priority: Priority, mut causes: Causes) {
         if self.standby.is() {
             causes.forget();
         }
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add(request, priority, causes);
         }
     }
@@ -78,14 +83,14 @@ impl KeyQueue {
         if self.standby.is() {
             causes.forget();
         }
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add_after(request, delay, priority, causes);
         }
     }
 
     /// As [`KeyQueue::add`], after the key's own backoff.
     fn add_rate_limited(&self, request: Request, causes: Causes) {
-        if self.shards.as_ref().is_none_or(|shards| shards.holds(&request)) {
+        if self.holds(&request) {
             self.inner.add_rate_limited(request, causes);
         }
     }

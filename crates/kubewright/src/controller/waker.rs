@@ -22,7 +22,7 @@ use crate::request::Request;
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
-/// use kubewright::{Client, Controller, Operator, Request, Result, Stop, Waker};
+/// use kubewright::{Client, Controller, Operator, Request, Result, Stop, Waker, Woken};
 /// # use std::sync::Arc;
 /// # use kubewright::{Action, Context, Reconciler};
 /// # struct Mirror;
@@ -35,13 +35,22 @@ use crate::request::Request;
 ///     let waker = Waker::new();
 ///     Operator::new("mirror")
 ///         .controller(Controller::of(Mirror).source(waker.source()))
-///         .runnable("database", move |_: Client, stop: Stop| {
+///         .runnable_on_every_replica("database", move |_: Client, stop: Stop| {
 ///             let waker = waker.clone();
 ///             async move {
 ///                 loop {
+///                     let row = tokio::select! {
+///                         () = stop.requested() => return Ok(()),
+///                         row = next_row() => row,
+///                     };
+///                     // It waits for room, for instance on a replica that does not lead; the stop must end that, too.
 ///                     tokio::select! {
 ///                         () = stop.requested() => return Ok(()),
-///                         row = next_row() => waker.wake(Request::new(Some("default"), &row), "its row changed").await,
+///                         woken = waker.wake(Request::new(Some("default"), &row), "its row changed") => {
+///                             if woken == Woken::Elsewhere {
+///                                 tracing::debug!(row, "another replica works on it, and hears of it by itself");
+///                             }
+///                         }
 ///                     }
 ///                 }
 ///             }
@@ -73,6 +82,17 @@ struct Connection {
 
 /// One wake-up: a key or, without one, all.
 struct WakeUp(Option<Request>, Cause);
+
+/// Where a woken key is worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// On this replica: the key is in the queue of a controller, or waits for the first controller to run.
+    Here,
+    /// With [`Sharding`](crate::Sharding) on another replica, or on none yet: the key's shard is not held here, so it was
+    /// not woken. A listener runs on every replica therefore, and tells every replica of every change; one that is told
+    /// of each change once only must pass it on, such as by an annotation of the object.
+    Elsewhere,
+}
 
 /// There is no room for another wake-up; see [`Waker::try_wake`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -109,11 +129,14 @@ impl Waker {
     /// again for the same reason, before a worker has taken it, takes no room.
     ///
     /// The object need not exist: then the reconciler is told that it does not ([`crate::Reconciler::deleted`]).
-    pub async fn wake(&self, request: Request, reason: impl Into<String>) {
-        self.wake_when_possible(Some(request), reason.into()).await;
+    ///
+    /// Answers whether the key is worked on here; see [`Woken`].
+    pub async fn wake(&self, request: Request, reason: impl Into<String>) -> Woken {
+        self.wake_when_possible(Some(request), reason.into()).await
     }
 
-    /// Wakes every object of the controller's kind. Waits while there is no room.
+    /// Wakes every object of the controller's kind; with sharding those that are worked on here. Waits while there is no
+    /// room.
     pub async fn wake_all(&self, reason: impl Into<String>) {
         self.wake_when_possible(None, reason.into()).await;
     }
@@ -123,10 +146,9 @@ impl Waker {
     /// # Errors
     /// [`WakerFull`] when there is no room, as on a replica that has not led for long. Every replica that begins to
     /// lead looks at every object: only the reason is lost.
-    pub fn try_wake(&self, request: Request, reason: impl Into<String>) -> Result<(), WakerFull> {
+    pub fn try_wake(&self, request: Request, reason: impl Into<String>) -> Result<Woken, WakerFull> {
         let place = self.0.room.clone().try_acquire_owned().map_err(|_| WakerFull)?;
-        self.put(WakeUp(Some(request), Cause::reserved(reason.into(), Arc::new(place))));
-        Ok(())
+        Ok(self.put(WakeUp(Some(request), Cause::reserved(reason.into(), Arc::new(place)))))
     }
 
     /// The source that leads from here to the reconciles of a controller. Each of several controllers is woken; keys
@@ -135,19 +157,27 @@ impl Waker {
         Source::woken(self.clone())
     }
 
-    async fn wake_when_possible(&self, request: Option<Request>, reason: String) {
+    async fn wake_when_possible(&self, request: Option<Request>, reason: String) -> Woken {
         // The semaphore is never closed.
-        if let Ok(place) = self.0.room.clone().acquire_owned().await {
-            self.put(WakeUp(request, Cause::reserved(reason, Arc::new(place))));
-        }
+        let Ok(place) = self.0.room.clone().acquire_owned().await else {
+            return std::future::pending().await;
+        };
+        self.put(WakeUp(request, Cause::reserved(reason, Arc::new(place))))
     }
 
-    fn put(&self, wake_up: WakeUp) {
+    fn put(&self, wake_up: WakeUp) -> Woken {
         let mut state = self.state();
         if state.connections.is_empty() {
-            return state.waiting.push(wake_up);
+            state.waiting.push(wake_up);
+            return Woken::Here;
         }
-        state.connections.iter().for_each(|connection| connection.put(&wake_up));
+        let mut woken = Woken::Elsewhere;
+        for connection in &state.connections {
+            if connection.put(&wake_up) {
+                woken = Woken::Here;
+            }
+        }
+        woken
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -176,11 +206,19 @@ impl Waker {
 }
 
 impl Connection {
-    fn put(&self, WakeUp(request, cause): &WakeUp) {
-        let add = |request| self.queue.add(request, Priority::Normal, Causes::of(cause.clone()));
+    /// Whether the key is worked on here.
+    fn put(&self, WakeUp(request, cause): &WakeUp) -> bool {
+        let add = |request: Request| {
+            let here = self.queue.holds(&request);
+            self.queue.add(request, Priority::Normal, Causes::of(cause.clone()));
+            here
+        };
         match request {
             Some(request) => add(request.clone()),
-            None => self.own.all().into_iter().for_each(add),
+            None => {
+                self.own.all().into_iter().map(add).for_each(drop);
+                true
+            }
         }
     }
 }

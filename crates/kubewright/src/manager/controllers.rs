@@ -29,7 +29,7 @@ pub struct Controllers(mpsc::Sender<Command>);
 
 /// A request to the manager.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     Add(Box<Controller>, oneshot::Sender<Result<()>>),
     Remove(String, oneshot::Sender<bool>),
     Join(String, Box<Reachable>, oneshot::Sender<Result<()>>),
@@ -37,7 +37,7 @@ pub(super) enum Command {
 }
 
 /// How a cluster is reached.
-pub(super) struct Reachable(kube::Client);
+pub(crate) struct Reachable(kube::Client);
 
 impl fmt::Debug for Reachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,7 +46,7 @@ impl fmt::Debug for Reachable {
 }
 
 impl Controllers {
-    pub(super) fn channel() -> (Controllers, mpsc::Receiver<Command>) {
+    pub(crate) fn channel() -> (Controllers, mpsc::Receiver<Command>) {
         let (sender, receiver) = mpsc::channel(16);
         (Controllers(sender), receiver)
     }

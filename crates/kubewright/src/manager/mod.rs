@@ -28,22 +28,22 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::builder::ManagerBuilder;
 use self::clusters::{Clusters, Common};
+pub(crate) use self::controllers::Command;
 pub use self::controllers::Controllers;
-use self::controllers::{Command, RunningControllers};
+use self::controllers::RunningControllers;
 use self::groups::{Group, stop_in_order};
 use self::guarded::{LeaderRunnable, Started};
 pub use self::signals::shutdown_signal;
-use crate::cache::StoreOptions;
 use crate::client::Client;
-use crate::clock::SystemClock;
 use crate::controller::WorkerOptions;
 use crate::election::{Elector, Permits};
 use crate::error::{Error, Result};
 use crate::health::{self, Checks};
 use crate::metrics::Metrics;
+use crate::options::Options;
 use crate::sharding::Sharder;
 use crate::watchdog::Watchdog;
-use crate::webhook::{Parts, WebhookHandlers};
+use crate::webhook::WebhookHandlers;
 
 /// How long a stop may take by default.
 pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
@@ -95,28 +95,7 @@ impl Manager {
     /// A manager that talks to the API through this client; [`crate::connect`] makes one that does not retry below the
     /// runtime.
     pub fn builder(client: kube::Client) -> ManagerBuilder {
-        ManagerBuilder {
-            client,
-            name: "kubewright".to_owned(),
-            observers: Vec::new(),
-            controllers: Vec::new(),
-            runnables: Vec::new(),
-            everywhere: Vec::new(),
-            leader_election: None,
-            sharding: None,
-            health: None,
-            webhooks: Parts::default(),
-            webhook_server: None,
-            metrics: Metrics::new(),
-            metrics_server: None,
-            #[cfg(feature = "profiling")]
-            profile_server: None,
-            namespaces: Vec::new(),
-            clusters: Vec::new(),
-            kept: StoreOptions::default(),
-            clock: Arc::new(SystemClock),
-            graceful: GRACEFUL_SHUTDOWN,
-        }
+        ManagerBuilder::of(client, Options::new("kubewright".to_owned()))
     }
 
     /// The client that everything in this manager shares.
@@ -165,7 +144,7 @@ impl Manager {
 
     /// The metrics, to be read without a server.
     pub fn metrics(&self) -> Metrics {
-        self.builder.metrics.clone()
+        self.builder.options.metrics.clone()
     }
 
     /// Runs until `shutdown` resolves or something fails, then stops everything.
@@ -188,24 +167,31 @@ impl Manager {
         drop(controllers_of_handle);
         let ManagerBuilder {
             client: kube,
+            options,
+            metrics_server,
+            #[cfg(feature = "profiling")]
+            profile_server,
+        } = builder;
+        let Options {
             controllers,
             runnables,
             everywhere,
             leader_election,
             sharding,
             health,
+            checks: own_checks,
             webhook_server,
             metrics,
-            metrics_server,
-            #[cfg(feature = "profiling")]
-            profile_server,
             clock,
             graceful,
             name,
             ..
-        } = builder;
+        } = options;
         let (failures, mut failed) = mpsc::unbounded_channel::<Error>();
         let checks = Checks::default();
+        for (endpoint, name, check) in own_checks {
+            checks.add(endpoint, &name, check);
+        }
 
         let webhook_server = webhook_server.filter(|_| !webhooks.is_empty());
         if webhook_server.is_some() {

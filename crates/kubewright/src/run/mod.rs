@@ -115,6 +115,7 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
         .unwrap_or_default();
     config.headers.extend(user_agent(operator.name()));
     let client = crate::connect(config)?;
+    operator = operator.prepared(&client).await?;
     if let Some(address) = settings.health {
         operator = operator.health(address);
     }

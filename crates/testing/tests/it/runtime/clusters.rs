@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::{Request as HttpRequest, Response};
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
-use kubewright::kube::api::{ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
+use kubewright::kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kubewright::kube::client::Body;
 use kubewright::kube::{self, Api};
 use kubewright::{
-    Action, Context, Controller, Error, EventType, HOME_CLUSTER, Manager, Reconciler, Request, Stop, Watch,
+    Action, Context, Controller, Error, EventType, HOME_CLUSTER, KubeconfigSecrets, Manager, Operator, Reconciler,
+    Request, Scope, Stop, Watch,
 };
 use kubewright_testing::{Result, TestCluster};
 use serde_json::json;
@@ -334,4 +335,77 @@ async fn what_does_not_fit_together_is_refused() {
             "{error}"
         );
     }
+}
+
+/// Notes where it works.
+struct Noter(Arc<tokio::sync::watch::Sender<Vec<String>>>);
+
+impl Reconciler for Noter {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, _: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        let place = format!("{} in {}", ctx.request().name(), ctx.cluster());
+        self.0.send_modify(|noted| noted.push(place));
+        Ok(Action::await_change())
+    }
+}
+
+/// Clusters join and leave with the Secrets that hold their kubeconfigs; one that cannot be used holds up no other.
+#[tokio::test]
+async fn clusters_come_and_go_with_their_kubeconfigs() -> Result<()> {
+    let (home, west, east) = (
+        TestCluster::start().await?,
+        TestCluster::start().await?,
+        TestCluster::start().await?,
+    );
+    let secrets: Api<Secret> = Api::namespaced(home.kube(), "default");
+    let put = async |name: &str, kubeconfig: &str| {
+        let labels = json!({"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"});
+        let secret = json!({"metadata": {"name": name, "labels": labels}, "stringData": {"kubeconfig": kubeconfig}});
+        secrets
+            .create(
+                &PostParams::default(),
+                &serde_json::from_value(secret).expect("a Secret"),
+            )
+            .await
+    };
+    for cluster in [&west, &east] {
+        let mut config = ConfigMap::default();
+        config.metadata.name = Some("counted".to_owned());
+        Api::namespaced(cluster.kube(), "default")
+            .create(&PostParams::default(), &config)
+            .await?;
+    }
+    put("broken", "kind: nonsense: [").await?;
+    put("west", &west.kubeconfig().await?).await?;
+    let noted = Arc::new(tokio::sync::watch::Sender::new(Vec::new()));
+    let noting = noted.clone();
+    let clusters = KubeconfigSecrets::new("default")
+        .controller(move |_| Controller::of(Noter(noting.clone())).within(Scope::namespace("default")));
+    let manager = Operator::new("fleet").fleet(clusters).manager(home.kube()).build()?;
+    let client = manager.client();
+    let (source, stop) = Stop::pair();
+    let running = tokio::spawn(async move { manager.run(async move { stop.requested().await }).await });
+    let until = async |what: &str| {
+        let mut seen = noted.subscribe();
+        let is_there = |noted: &Vec<String>| noted.iter().any(|place| place == what);
+        let waited = tokio::time::timeout(Duration::from_secs(60), seen.wait_for(is_there)).await;
+        assert!(waited.is_ok(), "{what}: {:?}", noted.borrow());
+    };
+    until("counted in west").await;
+    put("east", &east.kubeconfig().await?).await?;
+    until("counted in east").await;
+    secrets.delete("west", &Default::default()).await?;
+    let left = async {
+        while client.cluster("west").is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), left)
+        .await
+        .expect("it is disengaged");
+    assert!(client.cluster("east").is_ok() && client.cluster("broken").is_err());
+    source.stop();
+    running.await.expect("no panic")?;
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! The promises to operators, tried with a real API server: one program, because each test program costs a link.
 
+mod api;
 mod apply;
 mod clusters;
 mod controllers;
