@@ -6,6 +6,8 @@
 #[path = "../../../cluster/tests/it/alone.rs"]
 mod alone;
 mod autoscaling;
+#[path = "explore/corpus/mod.rs"]
+mod corpus;
 mod crashes;
 mod kit;
 mod pods;

@@ -16,7 +16,7 @@
 mod connection;
 mod process;
 mod scenarios;
-mod snapshot;
+pub(crate) mod snapshot;
 
 use std::time::Duration;
 
