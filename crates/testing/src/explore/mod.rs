@@ -151,7 +151,7 @@ impl Explore {
         Ok(self)
     }
 
-    /// Plays the undisturbed run twice, and then one run for each fault.
+    /// Plays the undisturbed run twice (once before a single fault), and then one run for each fault.
     ///
     /// # Errors
     /// When the undisturbed run cannot be played: the operator does not start, or the server refuses a step.
@@ -159,7 +159,11 @@ impl Explore {
         let begin = Instant::now();
         let budget = budget(self.budget)?;
         let reference = self.play(None)?;
-        let again = self.play(None)?;
+        // Whether chance plays a part does not matter to a single fault.
+        let again = match self.only {
+            None => Some(self.play(None)?),
+            Some(_) => None,
+        };
         let all = match &self.only {
             Some(only) => vec![only.clone()],
             // What comes of a fault cannot be told where nothing comes to rest without one.
@@ -167,7 +171,7 @@ impl Explore {
             None => Fault::all_of(&reference.log, self.steps.len()),
         };
         let mut report = Report::new(&reference, all.len(), &self.steps);
-        for verdict in oracles::of_reference(&reference, &again) {
+        for verdict in oracles::of_reference(&reference, again.as_ref()) {
             report.found(None, verdict, &reference);
         }
         let (next, report) = (AtomicUsize::new(0), Mutex::new(report));

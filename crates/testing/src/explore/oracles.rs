@@ -45,13 +45,14 @@ fn verdict(severity: Severity, what: String, details: String) -> Option<Verdict>
 }
 
 /// What is wrong with the undisturbed run.
-pub(super) fn of_reference(run: &Run, again: &Run) -> Vec<Verdict> {
+pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
     let mut found: Vec<Verdict> = of_any(run).into_iter().collect();
     found.extend(restart(run));
     if let Some(write) = &run.busy {
         let what = format!("long after a step it writes again and again: {write}");
         found.extend(verdict(Severity::High, what, String::new()));
     }
+    let Some(again) = again else { return found };
     let writes = |run: &Run| -> Vec<String> {
         let all = run.log.attempts().into_iter().filter(|entry| entry.is_effective());
         all.map(super::log::Entry::plain).collect()

@@ -82,6 +82,11 @@ impl Snapshot {
         Ok(Snapshot { objects: texts })
     }
 
+    /// The objects as JSON texts, sorted.
+    pub fn objects(&self) -> impl Iterator<Item = &str> {
+        self.objects.iter().map(|(text, _)| text.as_str())
+    }
+
     /// The objects that only one of two snapshots has: a line for each, `-1` what is missing in `found`, `+1` what is
     /// more there; empty when they are equal.
     #[must_use]

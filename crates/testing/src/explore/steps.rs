@@ -92,11 +92,11 @@ impl Step {
         &self.what
     }
 
-    /// Makes the step.
+    /// Makes the step in a cluster, as the administrator.
     ///
     /// # Errors
-    /// [`Error::Api`] when the server refuses it, unless it was made up.
-    pub(super) async fn make(&self, cluster: &TestCluster) -> Result<()> {
+    /// [`Error::Api`] when the server refuses it, unless it was made up out of a sample.
+    pub async fn make(&self, cluster: &TestCluster) -> Result<()> {
         let (target, method, content, body) = match &self.change {
             Change::Apply(object) => (
                 Target::of(object),

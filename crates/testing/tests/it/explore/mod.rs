@@ -1,5 +1,8 @@
 //! The explorer finds what is wrong with an operator, and nothing where nothing is.
 
+mod corpus;
+mod known;
+
 use std::sync::Arc;
 use std::time::Duration;
 
