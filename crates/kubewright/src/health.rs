@@ -106,14 +106,14 @@ impl Checks {
         match failed {
             true => (
                 StatusCode::INTERNAL_SERVER_ERROR,
-                format!("{text}{asked} check failed\n"),
+                format!("{text}{endpoint} check failed\n"),
             ),
             false
                 if query
                     .split('&')
                     .any(|part| part == "verbose" || part.starts_with("verbose=")) =>
             {
-                (StatusCode::OK, format!("{text}{asked} check passed\n"))
+                (StatusCode::OK, format!("{text}{endpoint} check passed\n"))
             }
             false => (StatusCode::OK, "ok".to_owned()),
         }

@@ -51,7 +51,7 @@ impl SharedStore {
         let mut unreported: Vec<Unreadable> = parts.iter().flat_map(|part| part.take_unreported()).collect();
         // Looked at with a read lock first: this runs after every batch.
         if self.read().store.unreadable().len() > 0 {
-            unreported.extend(self.with_store(|store| store.take_unreported()));
+            unreported.extend(self.with_store(kubewright_engine::Store::take_unreported));
         }
         unreported.sort_by(|a, b| (&a.key, &a.message).cmp(&(&b.key, &b.message)));
         unreported.dedup();
