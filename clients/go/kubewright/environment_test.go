@@ -169,7 +169,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"a wrong flag": {
 			e:    &kubewright.Environment{Controllers: "nonsense"},
-			want: []string{"ended before it was ready", "exit status 1", `there is no controller "nonsense"`},
+			want: []string{"ended before it was ready", "exit status 2", `there is no controller "nonsense"`},
 		},
 		"an error of the program": {
 			e: &kubewright.Environment{Args: []string{"--listen", address}},

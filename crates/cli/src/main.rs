@@ -2,7 +2,8 @@
 //!
 //! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints
 //! and only it reads signals; the other crates get their settings from it. Results go to standard output, errors to standard
-//! error, and the exit status is 0 only when the command did what it promised.
+//! error, and the exit status is 0 only when the command did what it promised: 1 is a failure, 2 are arguments that cannot be
+//! meant.
 //!
 //! # Where to change what
 //!
@@ -38,6 +39,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 mod allocator;
 mod audit;
 mod commands;
+mod confirm;
 mod descriptors;
 mod dropin;
 mod errors;
@@ -50,7 +52,7 @@ mod output;
 mod parent;
 mod program;
 mod project;
-mod questions;
+
 mod regular;
 mod rest;
 mod rollout;
@@ -62,6 +64,9 @@ use output::Format;
 
 #[global_allocator]
 static ALLOCATOR: allocator::BySize = allocator::BySize;
+
+/// The exit status for arguments that cannot be meant, as other commands and our own operators have it; 1 is a failure.
+const MISUSED: u8 = 2;
 
 /// Write Kubernetes operators in Rust, with the cluster inside the program.
 #[derive(Debug, Parser)]
@@ -174,7 +179,7 @@ fn misused(wrong: &clap::Error) -> ExitCode {
             if let Some(fix) = hints::instead(wrong, &arguments) {
                 output::fix(fix);
             }
-            ExitCode::FAILURE
+            ExitCode::from(MISUSED)
         }
     }
 }
@@ -224,9 +229,10 @@ fn on<F: Future<Output = Result<(), output::Failure>>>(
     done
 }
 
-/// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug` shows more.
+/// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug`, or `RUST_LOG`, shows more.
 fn log_to_stderr() {
-    let chosen = std::env::var("KUBEWRIGHT_LOG").ok().and_then(|text| text.parse().ok());
+    let mut variables = ["KUBEWRIGHT_LOG", "RUST_LOG"].into_iter();
+    let chosen = variables.find_map(|name| std::env::var(name).ok()?.parse().ok());
     let filter: Targets = chosen.unwrap_or_else(|| {
         // The command that made a request reports the API's answer, once.
         let quiet = Targets::new().with_target("kube_client", LevelFilter::OFF);

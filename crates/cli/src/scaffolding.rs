@@ -7,9 +7,9 @@ use kubewright_codegen::scaffold::{Delete, External, License, Subject};
 use kubewright_codegen::{Diagnostic, Place, Plan, codes};
 use serde_json::json;
 
+use crate::confirm::{Answer, yes_or_no};
 use crate::files::Disk;
-use crate::output::{CHANGE, DIM, Failure, Format, STRONG, paint};
-use crate::questions::{Answer, yes_or_no};
+use crate::output::{CHANGE, DIM, Failure, Format, STRONG, count, paint};
 
 /// More changes than this below `config/` are printed as one line.
 const MAX_LISTED: usize = 5;
@@ -232,8 +232,12 @@ impl Writing {
                 &json!({"event": "file", "verb": verb, "path": path, "written": !self.dry_run}),
             );
         }
-        for (verb, count) in config {
-            let line = format!("  {would}{} {count} files below config/", paint(CHANGE, verb));
+        for (verb, number) in config {
+            let line = format!(
+                "  {would}{} {} below config/",
+                paint(CHANGE, verb),
+                count(number, "file")
+            );
             output.say(&line, &json!(null));
         }
         if plan.is_empty() {

@@ -1,9 +1,10 @@
 //! `kubewright init`: a new project.
 
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
-use kubewright_codegen::scaffold::{self, Dependency, Init};
+use kubewright_codegen::scaffold::{self, Dependency, Init, REPOSITORY};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
 use semver::{Comparator, Op};
 
@@ -42,9 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
     namespaced: bool,
 
-    /// Where the project's dependency on kubewright comes from: a checkout (a relative path stays relative) or a
-    /// version [env: KUBEWRIGHT_PATH] [default: the checkout that this program was built from, else its version]
-    #[arg(long, value_name = "PATH|VERSION")]
+    /// Where the project's dependency on kubewright comes from: a git repository, a checkout (a relative path stays
+    /// relative), or a version [env: KUBEWRIGHT_PATH] [default: the repository and revision that this program was built
+    /// from, else its version]
+    #[arg(long, value_name = "URL[@REV]|PATH|VERSION")]
     kubewright: Option<String>,
 
     /// The layout (there is only one) and external plug-ins by NAME/VERSION, which run in later commands, too
@@ -126,7 +128,7 @@ fn folder_name(root: &Path) -> String {
     name.to_string_lossy().to_lowercase()
 }
 
-/// Where kubewright comes from: as said, as the environment says, from the checkout of this program, or by version.
+/// Where kubewright comes from: as said, as the environment says, from the repository of this program, or by version.
 pub(super) fn dependency(
     said: Option<&str>,
     folder: Option<&Path>,
@@ -134,6 +136,9 @@ pub(super) fn dependency(
     let environment = std::env::var("KUBEWRIGHT_PATH").ok().filter(|path| !path.is_empty());
     let typed = said.is_some();
     if let Some(said) = said.map(str::to_owned).or(environment) {
+        if let Some(git) = git_source(&said) {
+            return Ok((git, None));
+        }
         if said.starts_with(|c: char| c.is_ascii_digit()) && !Path::new(&said).is_dir() {
             if !is_version(&said) {
                 return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
@@ -145,24 +150,78 @@ pub(super) fn dependency(
         return match checkout(Path::new(&said)) {
             Some(path) => {
                 let relative = typed.then(|| relative(&said, folder)).flatten();
-                Ok((Dependency::Path(relative.unwrap_or(path)), None))
+                let note = format!(
+                    "the project depends on kubewright in {path}: it builds on this machine only; --kubewright {REPOSITORY}@REVISION builds everywhere"
+                );
+                Ok((Dependency::Path(relative.unwrap_or(path)), Some(note)))
             }
             None => Err(Diagnostic::new(codes::project::SOURCE, ATTEMPTED)
                 .at(Place::file(said))
-                .because("this is neither a version nor a checkout of kubewright (a folder with crates/kubewright)")
-                .fix("name one with --kubewright PATH|VERSION or KUBEWRIGHT_PATH")),
+                .because("this is neither the address of a git repository, nor a version, nor a checkout of kubewright (a folder with crates/kubewright)")
+                .fix("name one with --kubewright URL[@REV]|PATH|VERSION or KUBEWRIGHT_PATH")),
         };
     }
     // Where this program was built; on another machine there is nothing of the kind.
     match checkout(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")) {
-        Some(path) => {
-            let note = format!(
-                "the project depends on kubewright in {path}, which this program was built from; --kubewright says something else"
-            );
-            Ok((Dependency::Path(path), Some(note)))
-        }
+        Some(path) => Ok(match revision(&path) {
+            Some((url, rev)) => {
+                let note = format!(
+                    "the project depends on kubewright at {url}, revision {rev}, which this program was built from; where it has not been pushed, take the checkout: --kubewright {path}"
+                );
+                (Dependency::Git { url, rev: Some(rev) }, Some(note))
+            }
+            // A checkout without git, as in an archive of the sources.
+            None => {
+                let note = format!("the project depends on kubewright in {path}: it builds on this machine only");
+                (Dependency::Path(path), Some(note))
+            }
+        }),
         None => Ok((Dependency::Version(env!("CARGO_PKG_VERSION").to_owned()), None)),
     }
+}
+
+/// A git repository and perhaps a revision, `URL[@REV]`; none when the text is no address. `git@host:path` is written as
+/// cargo takes it.
+fn git_source(said: &str) -> Option<Dependency> {
+    let said = match said.strip_prefix("git@") {
+        Some(rest) => format!("ssh://git@{}", rest.replacen(':', "/", 1)),
+        None => said.to_owned(),
+    };
+    let (_, rest) = said.split_once("://")?;
+    // An @ before the path belongs to a user's name.
+    let path = rest.find('/').map_or(said.len(), |at| said.len() - rest.len() + at);
+    let (url, rev) = match said[path..].rsplit_once('@') {
+        Some((before, rev)) => (format!("{}{before}", &said[..path]), Some(rev.to_owned())),
+        None => (said, None),
+    };
+    Some(Dependency::Git {
+        url,
+        rev: rev.filter(|rev| !rev.is_empty()),
+    })
+}
+
+/// Where others find a checkout: the address of its remote, if it has one that leads away from this machine, else that
+/// of kubewright's repository; and its commit. None when it is not git's.
+fn revision(checkout: &str) -> Option<(String, String)> {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args(["-C", checkout])
+            .args(arguments)
+            .output()
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let text = text.trim();
+        (output.status.success() && !text.is_empty()).then(|| text.to_owned())
+    };
+    // A folder in another project's repository is not the checkout itself.
+    let root = git(&["rev-parse", "--show-toplevel"])?;
+    (Path::new(&root).canonicalize().ok()? == Path::new(checkout)).then_some(())?;
+    let rev = git(&["rev-parse", "HEAD"])?;
+    let remote = git(&["remote", "get-url", "origin"]).and_then(|url| match git_source(&url)? {
+        Dependency::Git { url, .. } if !url.starts_with("file:") => Some(url),
+        _ => None,
+    });
+    Some((remote.unwrap_or_else(|| REPOSITORY.to_owned()), rev))
 }
 
 /// Whether cargo takes a text for a version: one to three numbers, and behind three of them perhaps `-alpha.1`.
@@ -217,6 +276,36 @@ mod tests {
             ("1.*", false),
         ] {
             assert_eq!(is_version(text), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_repository_is_told_from_a_path_and_its_revision_from_a_user() {
+        let table = [
+            ("https://example.com/k.git", Some(("https://example.com/k.git", None))),
+            (
+                "https://example.com/k@v0.1.0",
+                Some(("https://example.com/k", Some("v0.1.0"))),
+            ),
+            ("https://me@example.com/k", Some(("https://me@example.com/k", None))),
+            (
+                "ssh://git@example.com/k@abc",
+                Some(("ssh://git@example.com/k", Some("abc"))),
+            ),
+            (
+                "git@example.com:me/k.git@abc",
+                Some(("ssh://git@example.com/me/k.git", Some("abc"))),
+            ),
+            ("file:///srv/k.git@", Some(("file:///srv/k.git", None))),
+            ("../kubewright", None),
+            ("0.1.0", None),
+        ];
+        for (said, expected) in table {
+            let expected = expected.map(|(url, rev)| Dependency::Git {
+                url: url.to_owned(),
+                rev: rev.map(str::to_owned),
+            });
+            assert_eq!(git_source(said), expected, "{said}");
         }
     }
 

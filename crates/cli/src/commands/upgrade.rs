@@ -84,7 +84,8 @@ fn nothing_to_compare(project: &Project) -> Diagnostic {
         return wrong.fix("nothing needs to be done when this very build made it; another build of the same version is named with --from-program");
     }
     wrong.fix(format!(
-        "cargo install kubewright-cli --locked --version {old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright"
+        "cargo install kubewright-cli --locked --git {} --tag v{old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright",
+        scaffold::REPOSITORY
     ))
 }
 

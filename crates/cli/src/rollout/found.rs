@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Kinds, defined};
 use super::ready::as_value;
 use super::{is_definition, text, title};
+use crate::confirm::{Answer, yes_or_no};
 use crate::output::{Format, STRONG, paint};
-use crate::questions::{Answer, yes_or_no};
 
 /// Objects that would go.
 #[derive(Debug, Default)]

@@ -120,7 +120,7 @@ chmod +x "$root/bin/kubewright"
     );
     place.run_workflow();
     let log = fs::read_to_string(place.path("log")).unwrap();
-    assert!(log.contains("--version 0.0.9"), "{log}");
+    assert!(log.contains("--tag v0.0.9"), "{log}");
     assert!(
         log.contains("gh pr create --head kubewright-upgrade") && log.contains("Files with conflicts: none"),
         "{log}"

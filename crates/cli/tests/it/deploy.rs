@@ -257,9 +257,29 @@ async fn what_would_happen_is_told_and_does_not() {
 }
 
 #[test]
+fn webhooks_need_nothing_that_is_not_in_the_cluster() {
+    let cluster = RunningCluster::start(&[]);
+    let project = project(true);
+    check(
+        project.path(),
+        Some(&cluster),
+        &["deploy"],
+        true,
+        &[
+            "ValidatingWebhookConfiguration guestbook-validating-webhook-configuration created",
+            "the pods are ready",
+        ],
+    );
+}
+
+#[test]
 fn what_is_missing_is_said_before_or_after() {
     let cluster = RunningCluster::start(&["--controllers", "none"]);
     let with_webhooks = project(true);
+    let path = with_webhooks.path().join("config/default/kustomization.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("\n- ../certificates\n", "\n#- ../certificates\n");
+    std::fs::write(&path, text.replace("#- ../certmanager\n", "- ../certmanager\n")).unwrap();
     check(
         with_webhooks.path(),
         Some(&cluster),

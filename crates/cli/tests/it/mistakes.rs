@@ -505,3 +505,23 @@ fn names_that_cannot_be_are_told_before_anything_is_written() {
         check(&Nothing, command, &[words]);
     }
 }
+
+#[test]
+fn the_exit_status_tells_a_slip_of_the_fingers_from_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, status) in [
+        (&[][..], 0),
+        (&["--version"], 0),
+        (&["deploy", "--help"], 0),
+        (&["deploy", "--nonsense"], 2),
+        (&["nonsense"], 2),
+        (&["create"], 2),
+        (&["deploy", "--timeout", "soon"], 2),
+        (&["deploy"], 1),
+        (&["explain", "KWR9999"], 1),
+    ] {
+        let mut command = Command::new(KUBEWRIGHT);
+        let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+    }
+}

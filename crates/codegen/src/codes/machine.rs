@@ -79,7 +79,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "the project's kubewright is not the command's",
         story: "The library that the operator is built with and the command have different versions. The command \
                 understands declarations of its own version; it may misread or refuse those of another \
-                version.\n\nBring the library up with `cargo update -p kubewright` or the command with `cargo install \
-                kubewright-cli`.",
+                version.\n\nBring the library up with `cargo update -p kubewright` or install the \
+                command of the project's version (`cargo install kubewright-cli --locked --git ADDRESS --tag VERSION`).",
     },
 ];

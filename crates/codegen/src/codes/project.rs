@@ -123,10 +123,11 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: SOURCE,
         title: "the source of the kubewright crate is unknown",
-        story: "A project depends on the `kubewright` crate. Until it is published, the dependency is a path to a \
-                checkout: `init --kubewright ../kubewright`, or the variable KUBEWRIGHT_PATH. A program that was built \
-                from a checkout writes that checkout's path by itself. A version (`--kubewright 0.1.0`) is written as \
-                a version.",
+        story: "A project depends on the `kubewright` crate. `--kubewright`, or the variable KUBEWRIGHT_PATH, says from \
+                where: a git repository (`https://example.com/kubewright@REVISION`), a checkout (`../kubewright`, and \
+                the project then builds on this machine only), or a published version (`0.1.0`). A program that was \
+                built from a checkout writes the address and the revision of that checkout by itself. The Dockerfile \
+                and the workflows follow the same source.",
     },
     Explanation {
         code: CONFLICT,

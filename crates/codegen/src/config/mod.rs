@@ -25,6 +25,7 @@ mod tests;
 pub use image::set_image;
 pub(crate) use image::{is_reference, split_image};
 use lists::Item;
+pub(crate) use tree::DEFAULT;
 use tree::Tree;
 
 /// Brings `config/` from the project's old state (`None`: there was none) to its new one.
@@ -86,22 +87,28 @@ pub fn sync(before: Option<&Project>, after: &Project, plan: &mut Plan<'_>) -> R
     keeps_what_is_used(&old, &new, plan)
 }
 
-/// A component that the user switched on must not lose its folder.
+/// Components that the user switched on must not lose their folders.
 fn keeps_what_is_used(old: &Tree, new: &Tree, plan: &Plan<'_>) -> Result<(), Diagnostic> {
-    const FOLDER: &str = "config/metrics-certs/kustomization.yaml";
-    if !old.kustomizations.contains_key(FOLDER) || new.kustomizations.contains_key(FOLDER) {
-        return Ok(());
-    }
-    let item = Item::new(tree::DEFAULT, "components", "../metrics-certs");
-    match plan.read(tree::DEFAULT)? {
-        Some(text) if lists::contains(&text, &item)? => {
-            Err(Diagnostic::new(codes::files::EDITED, "cannot remove the last webhook")
-                .at(Place::file(tree::DEFAULT).field("components"))
-                .because("../metrics-certs is switched on, and the certificates go with the last webhook")
-                .fix("put a # before the line `- ../metrics-certs`, and run the command again"))
+    for part in ["metrics-certs", "certmanager"] {
+        let folder = format!("config/{part}/kustomization.yaml");
+        if !old.kustomizations.contains_key(&folder) || new.kustomizations.contains_key(&folder) {
+            continue;
         }
-        _ => Ok(()),
+        let item = Item::new(tree::DEFAULT, "components", format!("../{part}"));
+        if let Some(text) = plan.read(tree::DEFAULT)?
+            && lists::contains(&text, &item)?
+        {
+            return Err(Diagnostic::new(codes::files::EDITED, "cannot remove the last webhook")
+                .at(Place::file(tree::DEFAULT).field("components"))
+                .because(format!(
+                    "../{part} is switched on, and the certificates go with the last webhook"
+                ))
+                .fix(format!(
+                    "put a # before the line `- ../{part}`, and run the command again"
+                )));
+        }
     }
+    Ok(())
 }
 
 /// The kinds whose role files are named after their group: those that came to a project of several groups. A kind that
@@ -128,6 +135,28 @@ fn grouped_kinds(before: Option<&Project>, after: &Project, plan: &Plan<'_>) -> 
 /// When the list cannot be edited safely.
 pub(crate) fn list_resource(text: &str, file: &str, entry: &str) -> Result<String, Diagnostic> {
     lists::add(text, &Item::new(file, "resources", entry))
+}
+
+/// Puts an entry into a list of a kustomization, or takes it out. A kustomization that is not there is left so.
+///
+/// # Errors
+/// When the list cannot be edited.
+pub(crate) fn set_entry(
+    file: &str,
+    list: &'static str,
+    entry: &str,
+    present: bool,
+    plan: &mut Plan<'_>,
+) -> Result<(), Diagnostic> {
+    let Some(text) = plan.read(file)? else {
+        return Ok(());
+    };
+    let item = Item::new(file, list, entry);
+    let edited = match present {
+        true => lists::add(&text, &item)?,
+        false => lists::remove(&text, &item)?,
+    };
+    plan.write(file, edited)
 }
 
 /// Switches an optional part of `config/default` on, as a person does who takes the `#` away: `prometheus`,

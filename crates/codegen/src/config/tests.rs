@@ -82,9 +82,9 @@ fn a_new_part_leaves_the_users_lines_alone() {
     +# Receive webhooks: a Service, what the API server sends to it, and where the operator finds its certificate.
     +- ../webhook
     +# Let the operator make its certificate itself, with nothing installed. Either this or ../certmanager below.
-    +#- ../certificates
+    +- ../certificates
     +# Let cert-manager, which must be in the cluster, make the certificates and tell the API server whom to trust.
-    +- ../certmanager
+    +#- ../certmanager
     +# Serve metrics with a certificate of cert-manager's too; stands after ../prometheus, which then checks it.
     +#- ../metrics-certs
     ");

@@ -27,15 +27,15 @@ pub(super) struct Tree {
 }
 
 /// The kustomization of all that is deployed.
-pub(super) const DEFAULT: &str = "config/default/kustomization.yaml";
+pub(crate) const DEFAULT: &str = "config/default/kustomization.yaml";
 
 const WEBHOOK_COMMENT: &str =
     "# Receive webhooks: a Service, what the API server sends to it, and where the operator finds its certificate.";
-const CERTMANAGER_COMMENT: &str =
-    "# Let cert-manager, which must be in the cluster, make the certificates and tell the API server whom to trust.";
-const CERTIFICATES: &str = "# Let the operator make its certificate itself, with nothing installed. Either this or ../certmanager below.\n\
-                            #- ../certificates";
-const METRICS_CERTS: &str = "# Serve metrics with a certificate of cert-manager's too; stands after ../prometheus, which then checks it.\n\
+const CERTIFICATES_COMMENT: &str =
+    "# Let the operator make its certificate itself, with nothing installed. Either this or ../certmanager below.";
+const CERTMANAGER: &str = "# Let cert-manager, which must be in the cluster, make the certificates and tell the API server whom to trust.\n\
+                           #- ../certmanager\n\
+                           # Serve metrics with a certificate of cert-manager's too; stands after ../prometheus, which then checks it.\n\
                              #- ../metrics-certs";
 
 impl Tree {
@@ -216,9 +216,9 @@ impl Tree {
             trailer,
             ..Item::new(DEFAULT, "components", yaml)
         };
-        self.items.push(component("../webhook", WEBHOOK_COMMENT, CERTIFICATES));
+        self.items.push(component("../webhook", WEBHOOK_COMMENT, ""));
         self.items
-            .push(component("../certmanager", CERTMANAGER_COMMENT, METRICS_CERTS));
+            .push(component("../certificates", CERTIFICATES_COMMENT, CERTMANAGER));
         if project.has_admission_webhooks() {
             self.item("config/webhook/kustomization.yaml", "resources", "manifests.yaml");
         }

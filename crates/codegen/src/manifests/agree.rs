@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files as _, Plan};
 use crate::yaml;
 
-use super::{CRDS, ROLES, WEBHOOKS};
+use super::{BINDINGS, CRDS, ROLES, WEBHOOKS};
 
 /// A kustomization, the folder of its entries, and the test for an entry of ours.
 type List = (&'static str, &'static str, fn(&str) -> bool);
@@ -20,7 +20,7 @@ const LISTS: [List; 3] = [
         entry.starts_with("bases/")
     }),
     ("config/rbac/kustomization.yaml", "config/rbac", |entry| {
-        entry == "role.yaml"
+        ["role.yaml", "role_bindings.yaml"].contains(&entry)
     }),
     ("config/webhook/kustomization.yaml", "config/webhook", |entry| {
         entry == "manifests.yaml"
@@ -47,7 +47,7 @@ pub(super) fn warnings(plan: &Plan<'_>) -> Result<Vec<Diagnostic>, Diagnostic> {
         return Ok(found);
     }
     let mut made = plan.list(CRDS)?;
-    for path in [ROLES, WEBHOOKS] {
+    for path in [ROLES, BINDINGS, WEBHOOKS] {
         made.extend(plan.read(path)?.map(|_| path.to_owned()));
     }
     for path in made.iter().filter(|path| !listed.contains(path)) {

@@ -35,7 +35,9 @@ pub(crate) use settings::written as settings_text;
 pub use settings::{SETTINGS, TABLES};
 pub use webhook::refused;
 
-use crate::diagnostic::Diagnostic;
+use crate::codes;
+use crate::config;
+use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::{Files, Plan};
 use crate::yaml;
 use place::Sources;
@@ -44,6 +46,10 @@ use place::Sources;
 pub const CRDS: &str = "config/crd/bases";
 /// The file of the roles.
 pub const ROLES: &str = "config/rbac/role.yaml";
+/// The file of the bindings of roles other than the operator's first.
+pub const BINDINGS: &str = "config/rbac/role_bindings.yaml";
+/// The file of the replacements that put roles of other namespaces where they belong.
+pub const NAMESPACES: &str = "config/default/namespaces.yaml";
 /// The file of the webhook configurations.
 pub const WEBHOOKS: &str = "config/webhook/manifests.yaml";
 
@@ -90,6 +96,10 @@ pub struct Objects {
     pub crds: Vec<(String, Value)>,
     /// The ClusterRole and the Roles.
     pub roles: Vec<Value>,
+    /// The bindings of all roles but the first.
+    pub bindings: Vec<Value>,
+    /// kustomize replacements for roles of other namespaces.
+    pub replacements: Vec<Value>,
     /// The webhook configurations.
     pub webhooks: Vec<Value>,
     /// Doubts.
@@ -110,6 +120,8 @@ pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) 
     if found.errors.is_empty() {
         Ok(Objects {
             crds: crds.into_iter().collect(),
+            bindings: rbac::bindings(&roles),
+            replacements: rbac::replacements(&roles, options.namespace.as_deref()),
             roles,
             webhooks,
             warnings: found.warnings,
@@ -175,10 +187,52 @@ fn write(plan: &mut Plan<'_>, objects: Objects) -> Result<(), Diagnostic> {
             plan.write(path, document(values))?;
         }
     }
+    let list = |values: &[Value]| format!("{HEADER}{}", yaml::to_string(&values.into()));
+    let bindings = (!objects.bindings.is_empty()).then(|| document(&objects.bindings));
+    let replacements = (!objects.replacements.is_empty()).then(|| list(&objects.replacements));
+    listed(
+        plan,
+        BINDINGS,
+        bindings,
+        ("config/rbac/kustomization.yaml", "resources", "role_bindings.yaml"),
+    )?;
+    listed(
+        plan,
+        NAMESPACES,
+        replacements,
+        (config::DEFAULT, "replacements", "path: namespaces.yaml"),
+    )?;
     plan.warnings.extend(objects.warnings);
     let disagreements = agree::warnings(plan)?;
     plan.warnings.extend(disagreements);
     Ok(())
+}
+
+/// Writes a file that comes and goes with what the code declares, and its entry in a kustomization.
+fn listed(
+    plan: &mut Plan<'_>,
+    path: &str,
+    text: Option<String>,
+    (kustomization, list, entry): (&str, &'static str, &str),
+) -> Result<(), Diagnostic> {
+    let present = plan.read(path)?;
+    if present.as_ref().is_some_and(|text| !is_ours(text)) {
+        if text.is_none() {
+            return Ok(());
+        }
+        return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot write {path}"))
+            .at(Place::file(path))
+            .because("there is another file of this name")
+            .fix("move it away, and run the command again"));
+    }
+    if text.is_none() && present.is_none() {
+        return Ok(());
+    }
+    config::set_entry(kustomization, list, entry, text.is_some(), plan)?;
+    match text {
+        Some(text) => plan.write(path, text),
+        None => plan.remove(path),
+    }
 }
 
 /// Whether the text of a file was written here.

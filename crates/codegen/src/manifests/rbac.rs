@@ -14,6 +14,9 @@
 //! The role that the operator's account is bound to is always there; without a controller and without rules it allows
 //! nothing.
 //!
+//! A rule for another namespace is a Role there, with a binding. `config/default` puts all objects into the operator's
+//! namespace; replacements put these back.
+//!
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace
 //! included. A cluster-scoped kind needs a ClusterRole, which such a project does not bind: that is a warning.
 //!
@@ -35,6 +38,12 @@ use crate::plan::Files;
 
 /// The role that the operator's service account is bound to.
 pub(crate) const ROLE: &str = "manager-role";
+
+/// The operator's account, and the namespace that kustomize replaces, as the scaffold writes them.
+const ACCOUNT: &str = "controller-manager";
+const PLACEHOLDER: &str = "system";
+/// Where a role belongs, in a place that kustomize leaves alone.
+const NAMESPACE: &str = "kubewright.dev/namespace";
 
 const READ: &[&str] = &["get", "list", "watch"];
 const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -97,20 +106,112 @@ pub(super) fn roles(
     // The account is bound to this one (config/rbac/role_binding.yaml), also when it allows nothing.
     roles.insert((namespace.unwrap_or_default().to_owned(), ROLE.to_owned()), Vec::new());
     for rule in rules {
-        let name = if rule.role_name.is_empty() {
-            ROLE
-        } else {
-            &rule.role_name
+        let own = rule.namespace.is_empty() || Some(rule.namespace.as_str()) == namespace;
+        let name = match (rule.role_name.as_str(), own) {
+            ("", true) => ROLE.to_owned(),
+            // Names are told apart before kustomize puts each object into its namespace.
+            ("", false) => format!("{ROLE}-{}", rule.namespace),
+            (said, _) => said.to_owned(),
         };
-        roles
-            .entry((rule.namespace.clone(), name.to_owned()))
-            .or_default()
-            .push(rule);
+        roles.entry((rule.namespace.clone(), name)).or_default().push(rule);
     }
-    roles
+    let roles = told_apart(roles);
+    let mut roles: Vec<Value> = roles
         .into_iter()
         .map(|((namespace, name), rules)| role(&namespace, &name, &rules))
+        .collect();
+    for role in roles.iter_mut().filter(|role| is_elsewhere(role, namespace)) {
+        role["metadata"]["annotations"] = json!({NAMESPACE: role["metadata"]["namespace"]});
+    }
+    roles
+}
+
+/// A name that was given to roles of several namespaces is followed by the namespace: kustomize, which puts all objects into
+/// one namespace first, takes no two objects of one kind and name.
+fn told_apart(roles: BTreeMap<(String, String), Vec<Rule>>) -> BTreeMap<(String, String), Vec<Rule>> {
+    let is_shared = |name: &str| {
+        roles
+            .keys()
+            .filter(|(namespace, other)| !namespace.is_empty() && other == name)
+            .count()
+            > 1
+    };
+    let shared: Vec<String> = roles
+        .keys()
+        .map(|(_, name)| name.clone())
+        .filter(|name| is_shared(name))
+        .collect();
+    let renamed = |((namespace, name), rules): ((String, String), Vec<Rule>)| {
+        let name = match shared.contains(&name) && !namespace.is_empty() {
+            true => format!("{name}-{namespace}"),
+            false => name,
+        };
+        ((namespace, name), rules)
+    };
+    roles.into_iter().map(renamed).collect()
+}
+
+/// The bindings of the operator's account to all roles but the first, which `config/rbac/role_binding.yaml` binds.
+pub(super) fn bindings(roles: &[Value]) -> Vec<Value> {
+    let bound = roles.iter().filter(|role| role["metadata"]["name"] != ROLE);
+    bound
+        .map(|role| {
+            let kind = role["kind"].as_str().unwrap_or_default();
+            let name = role["metadata"]["name"].as_str().unwrap_or_default();
+            let mut metadata = Map::from_iter([("name".to_owned(), json!(binding(name)))]);
+            if let Some(namespace) = role["metadata"].get("namespace") {
+                metadata.insert("namespace".to_owned(), namespace.clone());
+            }
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": format!("{kind}Binding"),
+                "metadata": metadata,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+                // The names of the scaffold; kustomize makes the final ones of them.
+                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": PLACEHOLDER}],
+            })
+        })
         .collect()
+}
+
+fn binding(role: &str) -> String {
+    format!("{role}-binding")
+}
+
+/// kustomize replacements that put roles and their bindings back where the rules say: `namespace:` of `config/default`
+/// has put everything into the operator's namespace. They are carried out last.
+pub(super) fn replacements(roles: &[Value], own: Option<&str>) -> Vec<Value> {
+    let elsewhere = roles.iter().filter(|role| is_elsewhere(role, own));
+    elsewhere
+        .flat_map(|role| {
+            let name = role["metadata"]["name"].as_str().unwrap_or_default();
+            let to = |kind: &str, name: &str, field: &str| json!({"select": {"kind": kind, "name": name}, "fieldPaths": [field]});
+            let from = |kind: &str, name: &str, field: &str| json!({"kind": kind, "name": name, "fieldPath": field});
+            let binding = binding(name);
+            let field = "metadata.namespace";
+            [
+                json!({
+                    "source": from("Role", name, &format!("metadata.annotations.[{NAMESPACE}]")),
+                    "targets": [to("Role", name, field), to("RoleBinding", &binding, field)],
+                }),
+                // Across namespaces kustomize does not follow the name of the account.
+                json!({
+                    "source": from("ServiceAccount", ACCOUNT, "metadata.name"),
+                    "targets": [to("RoleBinding", &binding, "subjects.0.name")],
+                }),
+                json!({
+                    "source": from("ServiceAccount", ACCOUNT, field),
+                    "targets": [to("RoleBinding", &binding, "subjects.0.namespace")],
+                }),
+            ]
+        })
+        .collect()
+}
+
+/// Whether a role is one of a namespace that is not the operator's.
+fn is_elsewhere(role: &Value, own: Option<&str>) -> bool {
+    let namespace = role["metadata"]["namespace"].as_str();
+    namespace.is_some_and(|namespace| Some(namespace) != own && namespace != PLACEHOLDER)
 }
 
 /// Whether a rule is certainly about cluster-scoped kinds only.

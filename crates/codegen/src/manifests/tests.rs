@@ -1,6 +1,7 @@
 //! Errors as a person meets them.
 
 use super::*;
+use crate::kustomize;
 use crate::plan::MemoryFiles;
 use crate::project::{Project, Resource, Webhooks};
 use serde_json::json;
@@ -582,4 +583,167 @@ fn rights_follow_from_what_is_declared() {
         yaml::documents_to_string(&beyond.roles[..1])
     );
     insta::assert_snapshot!("rights_beyond_the_namespace_warn", beyond.warnings[0]);
+}
+
+/// The files of a golden project that say what it deploys.
+fn golden(name: &str) -> MemoryFiles {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/golden")
+        .join(name);
+    let mut files = MemoryFiles::default();
+    let mut folders = vec![root.join("config")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let path = path.strip_prefix(&root).unwrap().to_str().unwrap();
+            files.0.insert(path.to_owned(), text);
+        }
+    }
+    files
+}
+
+/// Where something is allowed (nowhere in particular: everywhere), and what.
+type Granted = std::collections::BTreeSet<(String, String)>;
+
+/// What the rendered objects allow the account of the operator's pods.
+fn granted(objects: &[Value]) -> Granted {
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+    let deployment = of_kind("Deployment").next().expect("the operator");
+    let account = &deployment["spec"]["template"]["spec"]["serviceAccountName"];
+    let mut found = Granted::new();
+    for (binding, kind) in [("RoleBinding", "Role"), ("ClusterRoleBinding", "ClusterRole")] {
+        for binding in of_kind(binding) {
+            let is_account = |subject: &Value| {
+                subject["name"] == *account && subject["namespace"] == deployment["metadata"]["namespace"]
+            };
+            if !binding["subjects"].as_array().unwrap().iter().any(is_account) {
+                continue;
+            }
+            let namespace = &binding["metadata"]["namespace"];
+            let role = of_kind(kind).find(|role| {
+                role["metadata"]["name"] == binding["roleRef"]["name"] && role["metadata"]["namespace"] == *namespace
+            });
+            let role = role.unwrap_or_else(|| panic!("{binding} binds nothing"));
+            found.insert((
+                namespace.as_str().unwrap_or_default().to_owned(),
+                role["rules"].to_string(),
+            ));
+        }
+    }
+    found
+}
+
+/// What a test allows the operator: the roles of these files, in the namespaces that they name.
+fn in_a_test(files: &MemoryFiles, own: &str) -> Granted {
+    let mut found = Granted::new();
+    for file in ["role.yaml", "leader_election_role.yaml", "metrics_auth_role.yaml"] {
+        let text = files.0.get(&format!("config/rbac/{file}")).expect("a role");
+        for role in kustomize::documents(file, text).unwrap() {
+            let namespace = match (role["kind"].as_str(), role["metadata"]["namespace"].as_str()) {
+                (Some("ClusterRole"), _) => "",
+                (_, None | Some("system")) => own,
+                (_, Some(namespace)) => namespace,
+            };
+            found.insert((namespace.to_owned(), role["rules"].to_string()));
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn test_and_deployment_agree(files: &MemoryFiles, name: &str) {
+    let rendered = kustomize::build("config/default", files).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let (deployed, tested) = (granted(&rendered), in_a_test(files, &format!("{name}-system")));
+    assert_eq!(
+        tested.difference(&deployed).collect::<Vec<_>>(),
+        Vec::<&(String, String)>::new(),
+        "{name}: a test passes, and the deployment is denied"
+    );
+    // Beyond that a deployment may make its own certificate; in tests nobody needs one.
+    let more: Vec<_> = deployed.difference(&tested).collect();
+    let is_certificate = |(_, rules): &&(String, String)| {
+        rules.contains("webhook-server-cert") || rules.contains("webhookconfigurations")
+    };
+    assert!(more.iter().all(is_certificate), "{name}: {more:?}");
+}
+
+#[test]
+fn what_a_test_grants_is_what_the_manifests_grant() {
+    for name in ["plain", "multigroup", "core", "external", "conversion", "deploy-image"] {
+        test_and_deployment_agree(&golden(name), name);
+    }
+}
+
+#[test]
+fn a_rule_for_another_namespace_reaches_it() {
+    let mut files = golden("plain");
+    let before = files.clone();
+    let rule = |namespace: &str, role_name: &str, resource: &str| Rule {
+        groups: vec!["apps".to_owned()],
+        resources: vec![resource.to_owned()],
+        verbs: vec!["get".to_owned()],
+        namespace: namespace.to_owned(),
+        role_name: role_name.to_owned(),
+        ..Rule::default()
+    };
+    let mut declaration: Declaration = serde_json::from_value(json!({
+        "declaration": 1, "name": "plain", "kubewright": "0.1.0",
+        "crds": [], "controllers": [], "webhooks": [], "conversions": [], "rbac": [],
+    }))
+    .unwrap();
+    let write = |declaration: &Declaration, files: &mut MemoryFiles| {
+        let there = files.clone();
+        files.apply(&plan(declaration, &there, &Options::default()).unwrap());
+        // Kinds and webhooks are not declared here, and stay.
+        let of_code = there
+            .0
+            .iter()
+            .filter(|(path, _)| path.starts_with(CRDS) || *path == WEBHOOKS);
+        files.0.extend(of_code.map(|(path, text)| (path.clone(), text.clone())));
+    };
+    declaration.rbac = vec![
+        rule("", "", "controllerrevisions"),
+        rule("infrastructure", "", "deployments"),
+        rule("billing", "", "statefulsets"),
+        rule("infrastructure", "scaler", "replicasets"),
+        rule("billing", "scaler", "daemonsets"),
+        rule("", "reader", "deployments/scale"),
+    ];
+    write(&declaration, &mut files);
+    test_and_deployment_agree(&files, "plain");
+    let rendered = kustomize::build("config/default", &files).unwrap();
+    let there = granted(&rendered);
+    for (namespace, resource) in [
+        ("", "controllerrevisions"),
+        ("infrastructure", "deployments"),
+        ("billing", "statefulsets"),
+        ("infrastructure", "replicasets"),
+        ("billing", "daemonsets"),
+        ("", "deployments/scale"),
+    ] {
+        let resource = format!("{resource:?}");
+        assert!(
+            there
+                .iter()
+                .any(|(at, rules)| at == namespace && rules.contains(&resource)),
+            "{resource} in {namespace}"
+        );
+    }
+    // What is no longer declared goes, and the lists with it.
+    declaration.rbac.truncate(1);
+    write(&declaration, &mut files);
+    for file in ["config/rbac/kustomization.yaml", "config/default/kustomization.yaml"] {
+        assert_eq!(files.0[file], before.0[file]);
+    }
+    assert!(!files.0.contains_key(NAMESPACES) && !files.0.contains_key(BINDINGS));
+    // A file of a person's own is not written over.
+    files.0.insert(BINDINGS.to_owned(), "# mine\n".to_owned());
+    declaration.rbac = vec![rule("infrastructure", "", "deployments")];
+    let refused = plan(&declaration, &files, &Options::default()).err().unwrap();
+    assert!(refused[0].to_string().contains("KWR0001"), "{refused:?}");
 }

@@ -168,6 +168,13 @@ pub(super) fn dependency(manifest: &toml_edit::DocumentMut) -> Option<Dependency
     let own = || manifest.get("dependencies")?.get("kubewright");
     let kubewright = shared().or_else(own)?;
     let said = |field: &str| kubewright.get(field).and_then(toml_edit::Item::as_str);
+    if let Some(url) = said("git") {
+        let rev = ["rev", "tag", "branch"].into_iter().find_map(said);
+        return Some(Dependency::Git {
+            url: url.to_owned(),
+            rev: rev.map(str::to_owned),
+        });
+    }
     match (said("path"), kubewright.as_str().or_else(|| said("version"))) {
         (Some(path), _) => Some(Dependency::Path(path.trim_end_matches("/crates/kubewright").to_owned())),
         (None, Some(version)) => Some(Dependency::Version(version.to_owned())),

@@ -135,6 +135,10 @@ impl<'r> Contents<'r> {
         let reconciler = self.reconciler(controller);
         let default = self.resource.kind.to_lowercase();
         let named = (controller.name != default).then(|| format!(".named({:?})", controller.name));
+        // Its own status writes are no reason to reconcile again.
+        let predicate = format!(".with_predicate::<{}>(predicate::generation_changed)", self.types.path);
+        let predicate = self.resource.api.is_some().then_some(predicate);
+        let calls: Vec<String> = named.into_iter().chain(predicate).collect();
         let arguments = [
             "&self".to_owned(),
             format!("{}: Arc<{}>", self.var(), self.types.path),
@@ -155,7 +159,7 @@ impl<'r> Contents<'r> {
                 signature => signature("async fn reconcile", &arguments, "Result<Action>"),
                 chain => layout_chain(
                     &format!("Controller::of({reconciler})"),
-                    named.as_slice(),
+                    &calls,
                     "    ",
                 ),
                 reconciler,

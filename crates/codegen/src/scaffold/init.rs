@@ -19,6 +19,13 @@ pub enum Dependency {
     /// A checkout on this machine: its root, as it is to be written into Cargo.toml (a relative one is seen from the
     /// project).
     Path(String),
+    /// A git repository, and the revision in it; without one, its default branch.
+    Git {
+        /// The address, as cargo takes it.
+        url: String,
+        /// A commit or a tag.
+        rev: Option<String>,
+    },
     /// A published version.
     Version(String),
 }
@@ -73,6 +80,9 @@ pub struct Init {
     /// The version of this program.
     pub cli_version: String,
 }
+
+/// Where kubewright itself is.
+pub const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Files that a folder may hold before; the user had reasons to make them.
 const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
@@ -164,21 +174,34 @@ fn quoted(text: &str) -> Option<String> {
 }
 
 fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
-    let kubewright = match &options.dependency {
+    let quoted_json = |text: &str| Json::from(text).to_string();
+    let install = "cargo install kubewright-cli --locked";
+    let (mut git, mut checkout, mut version) = (None, None, None);
+    let install = match &options.dependency {
         Dependency::Path(root) => {
-            let at = |krate: &str| Json::from(format!("{}/crates/{krate}", root.trim_end_matches('/'))).to_string();
-            context! {
-                path => at("kubewright"),
-                testing => at("testing"),
-                root,
-                version => options.cli_version,
-                install => format!("cargo install kubewright-cli --locked --path {root}/crates/cli"),
-            }
+            checkout = Some(root.trim_end_matches('/'));
+            format!("{install} --path {root}/crates/cli")
         }
-        Dependency::Version(version) => {
-            let install = format!("cargo install kubewright-cli --locked --version {version}");
-            context! { version, path => None::<String>, testing => None::<String>, root => None::<String>, install }
+        Dependency::Git { url, rev } => {
+            let field = rev.as_ref().map(|rev| format!(", rev = {}", quoted_json(rev)));
+            git = Some(format!("{{ git = {}{} }}", quoted_json(url), field.unwrap_or_default()));
+            let flag = rev.as_ref().map(|rev| format!(" --rev {rev}"));
+            format!("{install} --git {url}{}", flag.unwrap_or_default())
         }
+        Dependency::Version(published) => {
+            version = Some(published);
+            // The program comes from the repository as well: a name in a registry is whoever's has it.
+            format!("{install} --git {REPOSITORY} --tag v{published}")
+        }
+    };
+    let at = |krate: &str| checkout.map(|root| quoted_json(&format!("{root}/crates/{krate}")));
+    let kubewright = context! {
+        git,
+        version,
+        install,
+        path => at("kubewright"),
+        testing => at("testing"),
+        root => checkout,
     };
     // A repository is a URL for cargo; kubebuilder's --repo is a module path, which is one without its scheme.
     let repository = match options.repo.as_str() {

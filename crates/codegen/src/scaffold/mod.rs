@@ -37,7 +37,7 @@ pub use create_api::{CreateApi, create_api};
 pub use create_webhook::{CreateWebhook, create_webhook};
 pub use delete::{Delete, delete_api, delete_webhook};
 pub use edit::{Edit, edit};
-pub use init::{Dependency, Init, License, init};
+pub use init::{Dependency, Init, License, REPOSITORY, init};
 pub use plugins::{is_layout, is_own_plugin, makes_type_and_controller, no_plugins};
 pub use subject::{External, Subject};
 pub(crate) use tree::{TESTS, earlier_test, test_module};

@@ -13,7 +13,7 @@ use crate::project::{DEPLOY_IMAGE, FILE, LAYOUT, Project};
 use crate::{grafana, helm};
 
 use super::again::dependency;
-use super::init::Dependency;
+use super::init::{Dependency, REPOSITORY};
 use super::render::render;
 
 /// A plugin that a project may have beside its layout.
@@ -194,7 +194,10 @@ fn workflow(project: &Project, force: bool, plan: &mut Plan<'_>) -> Result<(), D
         .because("PROJECT does not say which version made the project, so that nothing could be compared with it")
         .fix("add the line cliVersion: VERSION, as `kubewright version` says it"));
     }
-    let text = render("project/github/auto_update.yml", minijinja::context! {});
+    let text = render(
+        "project/github/auto_update.yml",
+        minijinja::context! { repository => REPOSITORY },
+    );
     if plan.read(PATH)?.is_some_and(|there| there != text) && !force {
         plan.notes
             .push(format!("kept {PATH} as it is (--force writes it anew)"));

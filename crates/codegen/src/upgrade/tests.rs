@@ -63,7 +63,11 @@ fn a_project_scaffolded_again_is_itself() {
                 "tests/it/crew_sailor_controller.rs",
                 "tests/it/crew_sailor_webhook.rs",
             ],
-            "conversion" => &["api/src/v2/book_conversion.rs", "api/src/v2/book_types.rs"],
+            "conversion" => &[
+                "api/src/v2/book_conversion.rs",
+                "api/src/v2/book_types.rs",
+                "config/default/kustomization.yaml",
+            ],
             "core" => &[
                 "src/controller/pod_controller.rs",
                 "src/webhook/v1/pod_webhook.rs",

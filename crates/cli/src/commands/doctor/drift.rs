@@ -140,7 +140,7 @@ pub(super) fn version(library: &str, command: &str) -> Check {
             format!("the operator is built with {library}, and this command is {command}"),
         )
         .code(codes::machine::VERSION)
-        .fix("cargo update -p kubewright, or cargo install kubewright-cli")
+        .fix("cargo update -p kubewright, or install the command of the same version")
     }
 }
 

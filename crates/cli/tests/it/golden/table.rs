@@ -95,8 +95,8 @@ pub enum Rank {
             },
             Edit {
                 file: "src/controller/crew/sailor_controller.rs",
-                from: "use kubewright::prelude::*;\n",
-                to: "use kubewright::k8s_openapi::api::core::v1::ConfigMap;\nuse kubewright::prelude::*;\n",
+                from: "use kubewright::predicate;\n",
+                to: "use kubewright::k8s_openapi::api::core::v1::ConfigMap;\nuse kubewright::predicate;\n",
             },
             Edit {
                 file: "src/controller/crew/sailor_controller.rs",
@@ -117,8 +117,8 @@ pub enum Rank {
             },
             Edit {
                 file: "src/controller/crew/sailor_controller.rs",
-                from: "    Controller::of(SailorReconciler)\n",
-                to: "    Controller::of(SailorReconciler).owns::<ConfigMap>()\n",
+                from: "    Controller::of(SailorReconciler).with_predicate::<v1::Sailor>(predicate::generation_changed)\n",
+                to: "    Controller::of(SailorReconciler)\n        .with_predicate::<v1::Sailor>(predicate::generation_changed)\n        .owns::<ConfigMap>()\n",
             },
             Edit {
                 file: "tests/it/crew_sailor_controller.rs",
@@ -168,6 +168,17 @@ pub enum Rank {
             "create webhook --group shelf --version v1 --kind Book --conversion --spoke v2 --defaulting",
         ],
         edits: &[
+            // Certificates of cert-manager, which all others do without.
+            Edit {
+                file: "config/default/kustomization.yaml",
+                from: "\n- ../certificates\n",
+                to: "\n#- ../certificates\n",
+            },
+            Edit {
+                file: "config/default/kustomization.yaml",
+                from: "\n#- ../certmanager\n",
+                to: "\n- ../certmanager\n",
+            },
             Edit {
                 file: "api/src/v2/book_types.rs",
                 from: "    pub foo: Option<String>,\n",

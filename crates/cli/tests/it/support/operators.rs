@@ -59,8 +59,9 @@ pub(crate) fn command(program: &str, project: &Path) -> Command {
         )
         .env("CARGO_TARGET_DIR", target)
         .env("CARGO_NET_OFFLINE", "true")
-        // These come from the surroundings of this test: a user who builds an operator does not have them.
-        .env_remove("KUBEWRIGHT_PATH")
+        // The library as it is here: the revision that a user's project names is not there yet, and nothing is downloaded.
+        .env("KUBEWRIGHT_PATH", checkout())
+        // This comes from the surroundings of the test: a user who builds an operator does not have it.
         .env_remove("KUBECONFIG")
         .stdin(Stdio::null());
     command

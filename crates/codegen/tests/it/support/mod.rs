@@ -309,7 +309,8 @@ pub(crate) fn synced(before: Option<&Project>, after: &Project, mut files: Memor
     files
 }
 
-/// `config/default` with the optional parts of a variant switched on or off, each by its line.
+/// `config/default` with the optional parts of a variant switched on or off, each by its line; with cert-manager where
+/// there are certificates.
 pub(crate) fn switched(files: &MemoryFiles, variant: &str) -> MemoryFiles {
     let mut files = files.clone();
     let on: &[&str] = match variant {
@@ -323,10 +324,16 @@ pub(crate) fn switched(files: &MemoryFiles, variant: &str) -> MemoryFiles {
         other => panic!("no such variant: {other}"),
     };
     let text = files.0.get_mut("config/default/kustomization.yaml").unwrap();
+    let has_certificates = text.contains("\n- ../certificates\n");
     let mut switch = |from: String, to: String| {
         assert!(text.contains(&from), "{from:?} in {text}");
         *text = text.replace(&from, &to);
     };
+    // The recorded projects have certificates of cert-manager, which a person chooses here.
+    if has_certificates {
+        switch("\n- ../certificates\n".to_owned(), "\n#- ../certificates\n".to_owned());
+        switch("\n#- ../certmanager\n".to_owned(), "\n- ../certmanager\n".to_owned());
+    }
     for part in on {
         switch(format!("\n#- ../{part}\n"), format!("\n- ../{part}\n"));
     }

@@ -1,6 +1,7 @@
 //! The controller `book`: reconciles books.
 
 use kubewright::conditions;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
 use conversion_api::v1;
@@ -19,7 +20,7 @@ impl Reconciler for BookReconciler {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Book and goes with it.
         let object = &*book;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
             conditions::set(&mut status.conditions, seen);
@@ -31,5 +32,5 @@ impl Reconciler for BookReconciler {
 
 /// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
 pub fn controller() -> Controller {
-    Controller::of(BookReconciler)
+    Controller::of(BookReconciler).with_predicate::<v1::Book>(predicate::generation_changed)
 }

@@ -1,6 +1,7 @@
 //! The controller `guestbook`: reconciles guestbooks.
 
 use kubewright::conditions;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
 use plain_api::v1;
@@ -19,7 +20,7 @@ impl Reconciler for GuestbookReconciler {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Guestbook and goes with it.
         let object = &*guestbook;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
             conditions::set(&mut status.conditions, seen);
@@ -32,4 +33,5 @@ impl Reconciler for GuestbookReconciler {
 /// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
 pub fn controller() -> Controller {
     Controller::of(GuestbookReconciler)
+        .with_predicate::<v1::Guestbook>(predicate::generation_changed)
 }

@@ -2,6 +2,7 @@
 
 use kubewright::conditions;
 use kubewright::k8s_openapi::api::core::v1::ConfigMap;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
 use multigroup_api::crew::v1;
@@ -26,7 +27,7 @@ impl Reconciler for SailorReconciler {
         ctx.apply(papers).await?;
         let object = &*sailor;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
             conditions::set(&mut status.conditions, seen);
@@ -38,5 +39,7 @@ impl Reconciler for SailorReconciler {
 
 /// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
 pub fn controller() -> Controller {
-    Controller::of(SailorReconciler).owns::<ConfigMap>()
+    Controller::of(SailorReconciler)
+        .with_predicate::<v1::Sailor>(predicate::generation_changed)
+        .owns::<ConfigMap>()
 }

@@ -1,6 +1,7 @@
 //! The controller `dock-harbour-berth`: reconciles berths.
 
 use kubewright::conditions;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
 use multigroup_api::dock_harbour::v1beta1;
@@ -19,7 +20,7 @@ impl Reconciler for BerthReconciler {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Berth and goes with it.
         let object = &*berth;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
             conditions::set(&mut status.conditions, seen);
@@ -31,5 +32,7 @@ impl Reconciler for BerthReconciler {
 
 /// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
 pub fn controller() -> Controller {
-    Controller::of(BerthReconciler).named("dock-harbour-berth")
+    Controller::of(BerthReconciler)
+        .named("dock-harbour-berth")
+        .with_predicate::<v1beta1::Berth>(predicate::generation_changed)
 }

@@ -1,6 +1,7 @@
 //! The controller `sea-lanes-sailor`: reconciles sailors.
 
 use kubewright::conditions;
+use kubewright::predicate;
 use kubewright::prelude::*;
 
 use multigroup_api::sea_lanes::v1;
@@ -19,7 +20,7 @@ impl Reconciler for SailorReconciler {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Sailor and goes with it.
         let object = &*sailor;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "as asked for");
+        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
             conditions::set(&mut status.conditions, seen);
@@ -31,5 +32,7 @@ impl Reconciler for SailorReconciler {
 
 /// The controller: what it watches. Kinds of children are added here: `.owns::<Deployment>()`.
 pub fn controller() -> Controller {
-    Controller::of(SailorReconciler).named("sea-lanes-sailor")
+    Controller::of(SailorReconciler)
+        .named("sea-lanes-sailor")
+        .with_predicate::<v1::Sailor>(predicate::generation_changed)
 }
