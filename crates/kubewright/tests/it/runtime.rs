@@ -510,7 +510,7 @@ async fn si10_one_watch_for_all_users_and_none_after_the_last() {
         fake.open_watches() == 1
     })
     .await;
-    assert_eq!(*asked_for_metadata(&fake).last().expect("a watch"), false);
+    assert!(!asked_for_metadata(&fake).last().expect("a watch"));
     let counts = (metadata.store().len(), dynamic.store().len(), part.store().len());
     assert_eq!(counts, (1, 1, 1));
     drop((informers, dynamic, part));

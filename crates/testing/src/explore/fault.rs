@@ -81,8 +81,11 @@ pub enum Fault {
     },
 }
 
-/// Names and numbers, once for writing and reading.
-const AT_WRITE: [(&str, fn(usize) -> Fault); 12] = [
+/// The name of a fault at a write, and the fault by the number of the write.
+type AtWrite = (&'static str, fn(usize) -> Fault);
+
+/// Names, once for writing and reading.
+const AT_WRITE: [AtWrite; 12] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),

@@ -73,6 +73,7 @@ async fn pods(client: &Client) -> Result<Vec<Pod>, kubewright::kube::Error> {
 }
 
 /// Prints what helps to find the cause of a failure: the state of the pods, their logs, and events.
+#[allow(clippy::print_stderr)] // for the log of a run that failed
 async fn explain(client: &Client) -> Result<(), Box<dyn Error>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     for pod in pods(client).await? {

@@ -19,10 +19,21 @@ fn explore(case: &Case, fixed: bool) -> Explore {
 
 /// One line: how many faults were played, and the first finding that matters.
 fn told(report: &Report) -> String {
-    let grave = report.findings.iter().filter(|finding| finding.severity == Severity::High);
-    let mut line = format!("{}/{} in {:.0} s", report.played, report.faults, report.took.as_secs_f64());
+    let grave = report
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::High);
+    let mut line = format!(
+        "{}/{} in {:.0} s",
+        report.played,
+        report.faults,
+        report.took.as_secs_f64()
+    );
     for finding in grave.take(3) {
-        let fault = finding.faults.first().map_or_else(|| "no fault".to_owned(), ToString::to_string);
+        let fault = finding
+            .faults
+            .first()
+            .map_or_else(|| "no fault".to_owned(), ToString::to_string);
         let _ = write!(line, "; {} [{fault}, {}]", finding.what, finding.faults.len());
     }
     line
@@ -34,7 +45,10 @@ fn measured() -> Result<()> {
         return Ok(());
     }
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
-    for case in CASES.iter().filter(|case| only.as_deref().is_none_or(|only| only == case.name)) {
+    for case in CASES
+        .iter()
+        .filter(|case| only.as_deref().is_none_or(|only| only == case.name))
+    {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
             let report = explore(case, fixed).jobs(1).budget(Duration::from_secs(60)).run();
             match report {

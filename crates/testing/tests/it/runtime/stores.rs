@@ -269,7 +269,10 @@ async fn an_operator_has_one_watch_for_each_kind() -> Result<()> {
 
 /// A view of some types and scopes, and what its handlers believe in.
 #[derive(Clone, Default)]
-struct Believer(Arc<Mutex<(BTreeMap<String, String>, Vec<String>)>>);
+struct Believer(Arc<Mutex<Belief>>);
+
+/// The objects, and what was wrong about them.
+type Belief = (BTreeMap<String, String>, Vec<String>);
 
 impl Believer {
     fn hears(&self, event: &Event<ConfigMap>) {

@@ -122,7 +122,7 @@ impl Line {
         }
         let answer = kube.send(request).await?;
         if !watches {
-            return Ok(answer.map(|body| body.boxed_unsync()));
+            return Ok(answer.map(http_body_util::BodyExt::boxed_unsync));
         }
         if of_leases {
             self.lease_watches.fetch_add(1, Ordering::SeqCst);
