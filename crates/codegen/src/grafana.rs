@@ -67,6 +67,10 @@ const RUNTIME: &[Panel] = &[
                 "{{controller}} panics",
             ),
             (
+                "sum by (controller) (rate(kubewright_source_panics_total{WHERE}[5m]))",
+                "{{controller}} panics of sources",
+            ),
+            (
                 "sum by (controller) (rate(controller_runtime_reconcile_timeouts_total{WHERE}[5m]))",
                 "{{controller}} timeouts",
             ),

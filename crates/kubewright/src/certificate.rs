@@ -1,17 +1,9 @@
-//! The certificate of a server: two files, read again when they change, or a certificate that the operator issues itself
-//! (`managed`).
+//! The certificate of a server: two files, read again when they change. One that the operator issues itself is
+//! `own_certificate`'s.
 //!
 //! Invariants: W5 a new pair serves new connections and drops none; a pair that cannot be read or does not match
 //! is reported once, and the last valid one is kept. The contents are compared, not times or events: a mounted Secret
 //! changes by a switched link, and a file that was read half-way is read again.
-//!
-//! - `managed.rs`: a certificate in a Secret that replicas share,
-//! - `issue.rs`: issuing and checking it,
-//! - `bundles.rs`: the certificates that the API server trusts.
-
-mod bundles;
-mod issue;
-mod managed;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,8 +16,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-pub(crate) use self::bundles::Served;
-pub(crate) use self::managed::manage;
 use crate::stop::Stop;
 
 /// How often the files are looked at. They are small; a certificate that is not used in time would cost more.
@@ -56,7 +46,11 @@ impl ResolvesServerCert for Current {
 }
 
 impl Current {
-    fn replace(&self, pair: CertifiedKey) {
+    pub(crate) fn new(pair: CertifiedKey) -> Current {
+        Current(RwLock::new(Arc::new(pair)))
+    }
+
+    pub(crate) fn replace(&self, pair: CertifiedKey) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
     }
 }
@@ -79,7 +73,12 @@ impl Files {
 }
 
 /// A certificate and its key, in PEM; the names are for errors.
-fn parse(names: [&str; 2], certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+pub(crate) fn parse(
+    names: [&str; 2],
+    certificate: &[u8],
+    key: &[u8],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, String> {
     let wrong = |name: &str, error: pem::Error| format!("{name} is not as it should be: {error}");
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
@@ -102,7 +101,7 @@ pub(crate) fn load(
 ) -> Result<(Arc<Current>, impl Future<Output = ()> + Send), String> {
     let contents = files.read()?;
     let pair = files.parse(&contents, &provider)?;
-    let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
+    let current = Arc::new(Current::new(pair));
     let kept = current.clone();
     Ok((current, async move {
         tokio::select! {

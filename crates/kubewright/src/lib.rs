@@ -90,7 +90,7 @@
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
 //! | how a manager uses several clusters | `manager/clusters.rs`, `fleet.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
 //! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
-//! | the certificate that an operator issues itself | `certificate/`: decided in `managed.rs`, issued and checked in `issue.rs` | the tests there; `tests/it/webhooks/own_certificate.rs` of `kubewright-testing` |
+//! | the certificate that an operator issues itself | `own_certificate/`: decided in `mod.rs`, issued and checked in `issue.rs` | the tests there; `tests/it/webhooks/own_certificate.rs` of `kubewright-testing` |
 //! | the schema of a type in its CRD | `crd/`; kubebuilder's markers: `crd/markers.rs` | the tests there; `testdata/fixtures` is compared with controller-gen |
 //! | a flag of operators | the table in `run/flags.rs`; the settings made from it: `run/settings.rs` | the tables there |
 //! | a metric | `metrics/` | `metrics.rs` in `tests/it/runtime` of `kubewright-testing` |
@@ -134,7 +134,7 @@ mod net;
 mod object;
 mod observe;
 mod operator;
-mod options;
+mod own_certificate;
 mod own_writes;
 pub mod predicate;
 pub mod prelude;

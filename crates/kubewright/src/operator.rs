@@ -1,27 +1,33 @@
 //! An operator, declared once: the code that runs it also knows its CRDs.
 
+use std::any::TypeId;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use prometheus_client::registry::Registry;
 use schemars::JsonSchema;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Scope};
 use crate::client::Client;
+use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::crd::{self, Generated};
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
-use crate::manager::ManagerBuilder;
+use crate::form::packed::Budget;
+use crate::manager::options::{Options, options};
+use crate::manager::{Controllers, ManagerBuilder};
 use crate::object::Object;
-use crate::observe::Listener;
-use crate::options::Options;
+use crate::observe::{Listener, Observer};
 use crate::rule::Rule;
+use crate::runnable::Runnable;
 use crate::sharding::Sharding;
-use crate::webhook::{Authenticator, Conversion, ConversionDescription, Description, Webhook};
+use crate::webhook::{Authenticator, Conversion, ConversionDescription, Description, Webhook, WebhookServer};
 
 /// How long a CRD may take to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
@@ -388,3 +394,5 @@ async fn established(client: &Client, name: &str) -> Result<()> {
         pause = (pause * 2).min(Duration::from_millis(500));
     }
 }
+
+options!(Operator);

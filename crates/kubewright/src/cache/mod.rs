@@ -78,6 +78,9 @@ use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
 use crate::stop::Stop;
 
+/// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
+pub const HOME_CLUSTER: &str = "";
+
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
 #[derive(Clone)]
 pub struct Cache(Arc<Inner>);
@@ -237,11 +240,7 @@ impl Cache {
 
     /// The name of the cluster that it reads.
     pub(crate) fn cluster(&self) -> &str {
-        self.0
-            .listeners
-            .cluster
-            .as_deref()
-            .unwrap_or(crate::client::HOME_CLUSTER)
+        self.0.listeners.cluster.as_deref().unwrap_or(HOME_CLUSTER)
     }
 
     /// A handle that keeps nothing alive.

@@ -48,6 +48,7 @@ pub use self::send::{REQUEST_DEADLINE, connect};
 use self::target::scoped;
 pub use self::views::View;
 use self::warnings::LoggedWarnings;
+pub use crate::cache::HOME_CLUSTER;
 use crate::cache::{Cache, Gone, Written};
 use crate::diff::changes_between;
 use crate::election::Fence;
@@ -62,8 +63,6 @@ pub(crate) use target::Target;
 
 /// How long a read waits for the cache to show a write of our own.
 pub const READ_DEADLINE: Duration = Duration::from_secs(5);
-/// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
-pub const HOME_CLUSTER: &str = "";
 /// How long a read waits for the first list of a kind that was never read before.
 pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
 

@@ -57,11 +57,11 @@ fn errors_keep_their_class_on_their_way() {
         "no",
     );
     check(
-        added(Error::terminal("no")),
+        added(Error::terminal("sold")),
         true,
         false,
         "Invalid",
-        "cannot open the shop: no",
+        "cannot open the shop: sold",
     );
     check(
         added(api(409, "Conflict", "changed")),

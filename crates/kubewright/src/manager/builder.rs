@@ -6,6 +6,7 @@ use std::fmt;
 use tokio::sync::watch;
 
 use super::clusters::Common;
+use super::options::Options;
 use super::{Controllers, Manager};
 use crate::cache::collector;
 use crate::client::{Client, HOME_CLUSTER};
@@ -13,7 +14,6 @@ use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::metrics::MetricsServer;
 use crate::observe::Observers;
-use crate::options::Options;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
 use crate::webhook::WebhookHandlers;

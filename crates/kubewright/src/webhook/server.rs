@@ -45,6 +45,7 @@ use crate::certificate::{self, Files};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::net;
+use crate::own_certificate;
 use crate::stop::Stop;
 use crate::trace;
 
@@ -192,14 +193,14 @@ impl WebhookServer {
     ) -> Result<(Arc<certificate::Current>, BoxFuture<'static, ()>)> {
         if let Some(secret) = &self.secret {
             let conversions = handlers.conversions();
-            let served = certificate::Served {
+            let served = own_certificate::Served {
                 paths: handlers.paths(),
                 definitions: conversions
                     .iter()
                     .map(|of| format!("{}.{}", of.hub.plural, of.hub.group))
                     .collect(),
             };
-            let managed = certificate::manage(
+            let managed = own_certificate::manage(
                 handlers.client(),
                 clock,
                 secret.clone(),

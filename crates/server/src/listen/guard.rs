@@ -25,8 +25,10 @@ pub(crate) struct Guarded<S> {
     place: Option<Arc<Place>>,
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Bytes that were read and written since others had their turn.
-    moved: usize,
+    /// Bytes that were read since others had their turn, and bytes that were written. One does not delay the other: HTTP
+    /// errors are written once, and not again when the stream does not take them.
+    read: usize,
+    sent: usize,
 }
 
 impl<S> Guarded<S> {
@@ -36,24 +38,15 @@ impl<S> Guarded<S> {
             place,
             stall,
             stalled: None,
-            moved: 0,
+            read: 0,
+            sent: 0,
         }
     }
 
     fn count(&mut self, written: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = written {
-            self.moved += count;
+            self.sent += count;
         }
-    }
-
-    /// Gives others their turn when so much was moved.
-    fn take_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.moved < TURN {
-            return Poll::Ready(());
-        }
-        self.moved = 0;
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// The result of a write: when the stream does not take it, the client's time runs.
@@ -72,12 +65,22 @@ impl<S> Guarded<S> {
     }
 }
 
+/// Gives others their turn when so much was moved.
+fn take_turn(moved: &mut usize, cx: &Context<'_>) -> Poll<()> {
+    if *moved < TURN {
+        return Poll::Ready(());
+    }
+    *moved = 0;
+    cx.waker().wake_by_ref();
+    Poll::Pending
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(self.take_turn(cx));
+        ready!(take_turn(&mut self.read, cx));
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.moved += buffer.filled().len() - before;
+        self.read += buffer.filled().len() - before;
         if let Some(place) = &self.place
             && buffer.filled().len() > before
             && !place.heard()
@@ -93,7 +96,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.take_turn(cx));
+        ready!(take_turn(&mut self.sent, cx));
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.count(&result);
         self.written(cx, result)
@@ -114,7 +117,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.take_turn(cx));
+        ready!(take_turn(&mut self.sent, cx));
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.count(&result);
         self.written(cx, result)

@@ -45,7 +45,7 @@ use crate::response::ResponseBody;
 use crate::response::unsent::{self, PIECE, Streams, UnsentBudget};
 use crate::tls::Tls;
 use guard::Guarded;
-use rounds::Seat;
+use rounds::Connection;
 pub use threads::Threads;
 use tls_stream::TlsStream;
 
@@ -94,7 +94,7 @@ pub async fn serve(socket: TcpListener, front: Front, tls: Tls, limits: Limits, 
             if let Ok(taken) = places.take(address) {
                 let (shared, place) = (shared.clone(), taken.clone());
                 let task = threads.serve(stream, &mut connections, async move |stream, rounds| {
-                    let seat = Arc::new(Seat::new(rounds, taken.clone()));
+                    let seat = Arc::new(Connection::new(rounds, taken.clone()));
                     seat.in_turns(connection(stream, &shared, &taken, &seat)).await;
                 });
                 if let Some(task) = task {
@@ -180,7 +180,7 @@ pub(crate) fn http2_builder(limits: &Limits) -> http2::Builder<Streams> {
 }
 
 /// One connection, from handshake to end.
-async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>, seat: &Arc<Seat>) {
+async fn connection(stream: TcpStream, shared: &Shared, place: &Arc<Place>, seat: &Arc<Connection>) {
     // A watch event is small and must not wait for the next one. An error means that the client is gone, which shows
     // soon enough.
     let _ = stream.set_nodelay(true);
@@ -232,7 +232,7 @@ struct Session {
     front: Front,
     peer: Arc<Peer>,
     place: Arc<Place>,
-    seat: Arc<Seat>,
+    seat: Arc<Connection>,
 }
 
 /// Why a connection ended before its time.

@@ -167,16 +167,16 @@ impl User {
 }
 
 /// A connection among those of its thread.
-pub(super) struct Seat {
+pub(super) struct Connection {
     /// `None`: it is served on the runtime of the caller, whose turns are its own.
     rounds: Option<Arc<Rounds>>,
     place: Arc<Place>,
     user: OnceLock<Arc<User>>,
 }
 
-impl Seat {
-    pub(super) fn new(rounds: Option<Arc<Rounds>>, place: Arc<Place>) -> Seat {
-        Seat {
+impl Connection {
+    pub(super) fn new(rounds: Option<Arc<Rounds>>, place: Arc<Place>) -> Connection {
+        Connection {
             rounds,
             place,
             user: OnceLock::new(),
@@ -249,12 +249,12 @@ mod tests {
     }
 
     /// A connection of this user, or of nobody who is known.
-    fn seat(places: &Arc<Places>, rounds: &Arc<Rounds>, user: &str) -> (Seat, Taken) {
+    fn seat(places: &Arc<Places>, rounds: &Arc<Rounds>, user: &str) -> (Connection, Taken) {
         let taken = places.take(Ipv4Addr::LOCALHOST.into()).expect("there are places");
         if !user.is_empty() {
             taken.prove(user).expect("it has a share");
         }
-        (Seat::new(Some(rounds.clone()), taken.clone()), taken)
+        (Connection::new(Some(rounds.clone()), taken.clone()), taken)
     }
 
     /// How many turns these users have, each with so many connections that are always ready, of so many.
@@ -338,7 +338,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_alone_never_waits() {
         let (places, rounds) = (places(), Arc::new(Rounds::default()));
-        let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
+        let connections: Vec<(Connection, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
         for (own, _taken) in &connections {
             assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
         }
@@ -360,7 +360,7 @@ mod tests {
         let (places, rounds) = (places(), Arc::new(Rounds::default()));
         let (other, _other) = seat(&places, &rounds, "b");
         other.in_turns(async {}).await;
-        let connections: Vec<(Seat, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
+        let connections: Vec<(Connection, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
         let mut waiting: Vec<_> = connections
             .iter()
             .map(|(seat, _)| Box::pin(seat.in_turns(async {})))

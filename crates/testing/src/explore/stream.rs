@@ -106,14 +106,14 @@ impl Reading {
                 tokio::time::sleep_until(opens).await;
             }
             match self.heard(&line).await {
-                Heard::Whole => return Some(Bytes::from(line)),
-                Heard::Half => {
+                Delivered::Whole => return Some(Bytes::from(line)),
+                Delivered::Half => {
                     self.is_over = true;
                     let half = line.len() / 2;
                     return Some(Bytes::from(line[..half].to_vec()));
                 }
-                Heard::Not => {}
-                Heard::Expired => {
+                Delivered::Not => {}
+                Delivered::Expired => {
                     self.is_over = true;
                     return Some(Bytes::from_static(EXPIRED));
                 }
@@ -149,9 +149,9 @@ impl Reading {
         }
     }
 
-    async fn heard(&mut self, line: &[u8]) -> Heard {
+    async fn heard(&mut self, line: &[u8]) -> Delivered {
         let Ok(Line { r#type: kind, object }) = serde_json::from_slice::<Line>(line) else {
-            return Heard::Whole;
+            return Delivered::Whole;
         };
         let Metadata {
             namespace,
@@ -162,41 +162,45 @@ impl Reading {
             if annotations.contains_key(INITIAL_EVENTS_END) {
                 self.delivery.is_initial = false;
             }
-            return Heard::Whole;
+            return Delivered::Whole;
         }
         if kind == "ERROR" || self.delivery.is_initial {
-            return Heard::Whole;
+            return Delivered::Whole;
         }
         let name = (namespace, name);
         if let Some((missed, _)) = &self.missed {
             // Everything behind it comes with the list.
-            return if *missed == name { Heard::Expired } else { Heard::Not };
+            return if *missed == name {
+                Delivered::Expired
+            } else {
+                Delivered::Not
+            };
         }
         let delivery = &self.delivery;
         match delivery
             .seam
             .deliver(delivery.process, &delivery.call, &kind, name.clone())
         {
-            None => Heard::Whole,
+            None => Delivered::Whole,
             Some(Fault::Held { .. }) => {
                 tokio::time::sleep(MINUTE).await;
-                Heard::Whole
+                Delivered::Whole
             }
             Some(Fault::Late { .. }) => {
                 tokio::time::sleep(LATE).await;
-                Heard::Whole
+                Delivered::Whole
             }
             Some(Fault::Missed { .. }) => {
                 self.missed = Some((name, Instant::now() + MINUTE));
-                Heard::Not
+                Delivered::Not
             }
-            Some(_) => Heard::Half,
+            Some(_) => Delivered::Half,
         }
     }
 }
 
 /// What becomes of a line.
-enum Heard {
+enum Delivered {
     Whole,
     Half,
     Not,

@@ -11,17 +11,16 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
+use super::{Command, Controllers, GRACEFUL_SHUTDOWN, ManagerBuilder};
 use crate::cache::{Scope, StoreOptions};
 use crate::clock::{Clock, SystemClock};
 use crate::controller::Controller;
 use crate::election::LeaderElection;
 use crate::form::packed::Budget;
 use crate::health::Check;
-use crate::manager::{Command, Controllers, GRACEFUL_SHUTDOWN, ManagerBuilder};
 use crate::metrics::Metrics;
 use crate::object::Object;
 use crate::observe::Observer;
-use crate::operator::Operator;
 use crate::runnable::Runnable;
 use crate::sharding::Sharding;
 use crate::webhook::{Parts, WebhookServer};
@@ -74,7 +73,7 @@ impl Options {
     }
 }
 
-/// Gives a type with a field `options` a method for each option.
+/// Gives a type with a field `options` a method for each option. The types that it names are imported where it stands.
 macro_rules! options {
     ($type:ty) => {
         /// Options of the runtime.
@@ -305,4 +304,4 @@ macro_rules! options {
 }
 
 options!(ManagerBuilder);
-options!(Operator);
+pub(crate) use options;

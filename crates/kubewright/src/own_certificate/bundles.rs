@@ -57,7 +57,7 @@ impl Bundles {
             self.configurations = kinds.iter().map(watched).collect();
         }
         for configurations in &self.configurations {
-            let synced = configurations.synced_within(super::managed::DEADLINE).await;
+            let synced = configurations.synced_within(super::DEADLINE).await;
             synced.map_err(|error| format!("cannot watch webhook configurations: {error}"))?;
             for configuration in configurations.store().list() {
                 let changes = self.changes(&configuration, &bundle);

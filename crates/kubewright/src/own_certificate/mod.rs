@@ -13,8 +13,11 @@
 //! and the served pair stays; the time of day is the manager's, and no look takes for ever: the first one, without which there is no
 //! certificate, fails when the API server does not answer.
 
+mod bundles;
+mod issue;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -23,9 +26,10 @@ use kube::api::ObjectMeta;
 use rustls::crypto::CryptoProvider;
 use tokio::time::Instant;
 
-use super::bundles::{Bundles, Served};
-use super::issue::{self, Health};
-use super::{Current, parse};
+use self::bundles::Bundles;
+pub(crate) use self::bundles::Served;
+use self::issue::Health;
+use crate::certificate::{Current, parse};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -309,7 +313,7 @@ pub(crate) async fn manage(
         }
     };
     let pair = parse_kept(&kept, &provider)?;
-    let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
+    let current = Arc::new(Current::new(pair));
     let resolver = current.clone();
     Ok((current, async move {
         tokio::select! {
