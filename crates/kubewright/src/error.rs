@@ -196,7 +196,8 @@ impl fmt::Display for Chain<'_> {
                 text.push_str(": ");
                 text.push_str(&inner);
             }
-            next = error.source();
+            // An error of this type has said what its sources say.
+            next = error.source().filter(|_| !error.is::<Error>());
         }
         f.write_str(&text)
     }
