@@ -20,6 +20,7 @@
 //! | which paths and verbs are served, and what answers them | `src/server/route.rs`, `src/server/served.rs`, `src/server/endpoint.rs` | `src/server/tests.rs` |
 //! | the stages of a write, or their order | `src/server/write/stages.rs`, which lists them beside upstream's | `src/server/tests.rs` |
 //! | what clients share, and the share of one | `src/shares.rs` | the promises there, at random |
+//! | which priority level a request belongs to, and who waits for whom | `src/flow_control` | the random run there, `src/server/flow_tests.rs` |
 //! | what a watch or a list returns | `src/server/watch.rs`, `src/server/read.rs`, `src/storage` | `src/storage/conformance.rs` |
 //! | which write is recorded in `managedFields` | `src/server/managed.rs` | `testdata/apply.json`, recorded |
 //! | how versions of custom resources are converted | `src/server/convert.rs`, `src/server/conversion_review.rs` | `src/server/webhook_tests.rs` |
@@ -49,6 +50,7 @@ pub mod authentication;
 pub mod authorization;
 mod body;
 pub mod discovery;
+mod flow_control;
 mod json;
 pub mod meter;
 pub mod openapi;
@@ -62,6 +64,7 @@ mod wire;
 pub use admission::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use body::{Body, LongBody, WatchBody};
 pub use env::Env;
+pub use flow_control::Seats;
 pub use kubewright_model as model;
 pub use kubewright_model::{env, outbound, quota};
 use kubewright_model::{scheme, values};

@@ -216,6 +216,7 @@ impl Front {
             body,
         });
         let answering = async {
+            let _seats = self.api.enter(&asked.admitted).await.map_err(|rejection| *rejection)?;
             match weight {
                 Weight::Light => self.light(asked.clone()).await,
                 Weight::Heavy => self.heavy(asked.clone()).await,

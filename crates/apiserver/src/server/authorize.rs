@@ -70,28 +70,35 @@ impl Inner {
         }
     }
 
-    /// The user for whom a request is answered: the authenticated one, or the one that he impersonates; this user must
-    /// be allowed the request (`WithImpersonation`, `WithAuthorization`).
-    pub(super) async fn admit(
+    /// The user for whom a request is answered: the authenticated one, or the one that he impersonates
+    /// (`WithImpersonation`).
+    pub(super) async fn impersonated(
         &self,
         user: UserInfo,
         headers: &HeaderMap,
         attributes: &Attributes,
         entry: Option<&Entry>,
     ) -> Result<UserInfo, NotAdmitted> {
-        let user = match impersonation::requested(headers)? {
-            None => user,
-            Some(wanted) => {
-                let authorizer = &*self.authorizer;
-                let becoming = self.impersonation.become_user(authorizer, &user, &wanted, attributes);
-                let (user, constraint) = becoming.await?;
-                if let Some(entry) = entry {
-                    entry.impersonated(&user, constraint);
-                }
-                user
-            }
+        let Some(wanted) = impersonation::requested(headers)? else {
+            return Ok(user);
         };
-        let decision = self.authorizer.decide(&user, attributes).decision().await;
+        let authorizer = &*self.authorizer;
+        let becoming = self.impersonation.become_user(authorizer, &user, &wanted, attributes);
+        let (user, constraint) = becoming.await?;
+        if let Some(entry) = entry {
+            entry.impersonated(&user, constraint);
+        }
+        Ok(user)
+    }
+
+    /// Whether the user may make the request (`WithAuthorization`).
+    pub(super) async fn admit(
+        &self,
+        user: &UserInfo,
+        attributes: &Attributes,
+        entry: Option<&Entry>,
+    ) -> Result<(), NotAdmitted> {
+        let decision = self.authorizer.decide(user, attributes).decision().await;
         let allowed = decision.is_allowed();
         if !allowed && !decision.error.is_empty() {
             if let Some(entry) = entry {
@@ -107,8 +114,8 @@ impl Inner {
             entry.annotate("authorization.k8s.io/reason", decision.reason.clone());
         }
         match allowed {
-            true => Ok(user),
-            false => Err(refused(&user, attributes, &decision.reason).into()),
+            true => Ok(()),
+            false => Err(refused(user, attributes, &decision.reason).into()),
         }
     }
 }

@@ -28,6 +28,10 @@ pub struct Config {
     /// How many watches may be open at the same time, of which a user gets a share ([`crate::shares`]); more are
     /// answered with 429. Default 20000.
     pub max_watches: usize,
+    /// How many requests are answered at the same time, as far as priority levels limit them
+    /// (`--max-requests-inflight` and `--max-mutating-requests-inflight` together); zero: none is limited
+    /// (`--enable-priority-and-fairness=false`). Default 600.
+    pub max_requests: u64,
     /// How long an ordinary request may take (`--request-timeout`); a watch or another stream takes as long as its client
     /// wants. Default one minute.
     pub request_timeout: Duration,
@@ -78,6 +82,7 @@ impl Default for Config {
             history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
             max_watches: 20_000,
+            max_requests: 600,
             request_timeout: Duration::from_secs(60),
             bookmark_interval: Duration::from_secs(60),
             event_ttl: Duration::from_secs(3600),

@@ -25,6 +25,7 @@ use super::route::{self, Page, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
+use crate::flow_control::Flow;
 use crate::model::status::Status;
 use crate::wire::negotiate::Output;
 use crate::wire::query::Query;
@@ -52,6 +53,8 @@ pub struct Admitted {
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
     pub(super) deadline: Deadline,
+    /// Its flow, unless no FlowSchema matches it.
+    pub(super) flow: Option<Flow>,
     /// Bytes that the answering has made so far.
     pub(super) made: AtomicU64,
     /// Its place in the metrics, if it is to a resource.
@@ -83,6 +86,9 @@ impl Admitted {
     /// This is the response to the request, whichever code made it: it is counted, and entered in the audit log. The
     /// body of a watch ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
+        if let Some(flow) = &self.flow {
+            flow.mark(response.headers_mut());
+        }
         if let Some(counted) = &self.counted {
             counted.answered(response.status().as_u16());
         }
@@ -210,18 +216,23 @@ impl Inner {
             (None, _) => None,
         };
         let entry = audit.as_deref();
-        let admitted = match Deadline::of(&query, &target, self.config.request_timeout) {
-            Ok(deadline) => {
-                let user = self.admit(user, &head.headers, &attributes, entry).await;
-                user.map(|user| (user, deadline))
-            }
-            Err(status) => Err(status.into()),
+        let mut flow = None;
+        let admitted = async {
+            let deadline = Deadline::of(&query, &target, self.config.request_timeout)?;
+            let user = self.impersonated(user, &head.headers, &attributes, entry).await?;
+            flow = self.flow_control.classify(self.storage.as_ref(), &user, &attributes);
+            self.admit(&user, &attributes, entry).await?;
+            Ok((user, deadline))
         };
+        let admitted: Result<_, NotAdmitted> = admitted.await;
         let (user, deadline) = admitted.map_err(|why| {
             let mut refusal = match why {
                 NotAdmitted::Refused(status) => refused(noted(entry, &status).clone()),
                 NotAdmitted::Unknown(why) => Box::new(self.unauthorizable(&head.uri, &query, &why)),
             };
+            if let Some(flow) = &flow {
+                flow.mark(refusal.headers_mut());
+            }
             if let Some(entry) = &audit {
                 complete(entry, &mut refusal);
             }
@@ -236,6 +247,7 @@ impl Inner {
             principal,
             audit,
             deadline,
+            flow,
             made: AtomicU64::new(0),
         })
     }

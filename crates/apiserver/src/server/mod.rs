@@ -48,6 +48,8 @@ mod write;
 #[cfg(test)]
 mod budget_tests;
 #[cfg(test)]
+mod flow_tests;
+#[cfg(test)]
 mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
@@ -86,6 +88,7 @@ use crate::admission::standard::Standard;
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
+use crate::flow_control::{FlowControl, Seats};
 use crate::meter::Meter;
 use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
@@ -98,6 +101,9 @@ use crate::{Body, Env, UserInfo};
 use respond::{Reply, Responder};
 use route::{Page, ResourcePath, Verb};
 use served::{Missing, check_path_name, find};
+
+/// What a request is told that its priority level rejects.
+const TOO_MANY: &str = "Too many requests, please try again later.";
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -127,6 +133,7 @@ pub(crate) struct Inner {
     admission: Vec<Box<dyn Admission>>,
     /// What `/metrics` shows.
     monitoring: monitoring::Monitoring,
+    flow_control: FlowControl,
     /// Open watches.
     pub(crate) watches: Arc<Ledger>,
     /// The objects that watches begin with, and have not sent yet.
@@ -206,7 +213,9 @@ impl ApiServer {
             enabled: &config.enabled_plugins,
         }
         .plugins();
-        let search_start = AtomicU64::new(env.random());
+        let seed = env.random();
+        let search_start = AtomicU64::new(seed);
+        let flow_control = FlowControl::new(config.max_requests, seed);
         let watches = Ledger::new(config.max_watches);
         let inner = Inner {
             authorizer,
@@ -225,6 +234,7 @@ impl ApiServer {
             admission,
             storage,
             monitoring: monitoring::Monitoring::default(),
+            flow_control,
             watches,
             beginnings: Ledger::new(watch::BEGINNINGS),
             definitions: std::sync::Mutex::default(),
@@ -288,12 +298,50 @@ impl ApiServer {
         let (head, body) = request.into_parts();
         match self.admit(&head, user).await {
             Ok(admitted) => {
-                let mut response = self.answer_within(limits, &admitted, &head, &body).await;
+                let mut response = match self.enter(&admitted).await {
+                    Ok(_seats) => self.answer_within(limits, &admitted, &head, &body).await,
+                    Err(rejection) => *rejection,
+                };
                 admitted.complete(&mut response);
                 response
             }
             Err(refusal) => *refusal,
         }
+    }
+
+    /// Waits until the priority level of a request has seats for it. They are free when the return value is dropped: keep
+    /// it until the request is answered.
+    ///
+    /// # Errors
+    /// The answer to a request that is rejected, or that has waited for too long (429).
+    pub async fn enter(&self, admitted: &Admitted) -> Result<Seats, Box<Response<Body>>> {
+        let inner = &self.inner;
+        let Some(flow) = &admitted.flow else {
+            return Ok(Seats::default());
+        };
+        let seats = match &admitted.target {
+            _ if !flow.is_limited() => 1,
+            // It takes as long as its client wants, and what it begins with is shared otherwise.
+            Target::Resource(_, Some(Verb::Watch)) => return Ok(Seats::default()),
+            Target::Resource(path, Some(Verb::List)) => inner.seats_of_list(path, &admitted.query),
+            _ => 1,
+        };
+        let patience = inner.config.request_timeout / 4;
+        let entered = inner
+            .flow_control
+            .enter(flow, seats, inner.env.as_ref(), patience)
+            .await;
+        entered.map_err(|_| {
+            noted(
+                admitted.audit.as_deref(),
+                &Status::failure(429, "TooManyRequests", TOO_MANY),
+            );
+            let mut rejection = inner.text(429, format!("{TOO_MANY}\n"), &admitted.query);
+            rejection
+                .headers_mut()
+                .insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+            Box::new(rejection)
+        })
     }
 
     /// Answers a request that was admitted with this head. Call [`Admitted::complete`] with the response.
@@ -539,24 +587,37 @@ impl Inner {
         }
     }
 
+    /// How many seats a list takes: one for each hundred objects that it looks at, at most ten
+    /// (`listWorkEstimator.estimate`).
+    fn seats_of_list(&self, path: &ResourcePath, query: &Query) -> u64 {
+        let row = self.registry.lookup(&path.group, &path.version, &path.plural);
+        let count = row.map_or(0, |row| self.storage.count(&row.store));
+        let limit = query
+            .get("limit")
+            .parse()
+            .ok()
+            .filter(|limit| *limit > 0)
+            .unwrap_or(usize::MAX);
+        u64::try_from(count.min(limit).div_ceil(100).clamp(1, 10)).unwrap_or(1)
+    }
+
     /// The answer to an unknown path: no Status, as upstream.
     fn not_found_text(&self, query: &Query) -> Response<Body> {
-        Responder {
-            output: Output::JSON,
-            query,
-            env: self.env.as_ref(),
-        }
-        .respond(Reply::text(404, "404 page not found\n"))
+        self.text(404, "404 page not found\n", query)
     }
 
     /// The answer of paths of another server, to which this one does not proxy.
     fn unavailable_text(&self, query: &Query) -> Response<Body> {
+        self.text(503, "service unavailable\n", query)
+    }
+
+    fn text(&self, code: u16, text: impl Into<String>, query: &Query) -> Response<Body> {
         Responder {
             output: Output::JSON,
             query,
             env: self.env.as_ref(),
         }
-        .respond(Reply::text(503, "service unavailable\n"))
+        .respond(Reply::text(code, text))
     }
 }
 

@@ -267,6 +267,7 @@ impl Inner {
                  {duration}_count{{{labels}}} {all}"
             );
         }
+        self.flow_control.write_metrics(self.storage.as_ref(), &mut text);
         text
     }
 

@@ -139,6 +139,7 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         service_range: settings.service_range,
         compaction_interval: settings.compaction_interval,
         event_ttl: settings.event_ttl,
+        max_requests: settings.max_requests,
         ..Config::default()
     };
     let audit = settings.audit.as_ref().map(audit).transpose()?;

@@ -43,6 +43,8 @@ pub(super) struct Settings {
     pub(super) plugins: Plugins,
     pub(super) service_range: ServiceRange,
     pub(super) compaction_interval: Duration,
+    /// The seats of all priority levels together.
+    pub(super) max_requests: u64,
     pub(super) event_ttl: Duration,
     pub(super) controllers: Controllers,
     pub(super) audit: Option<Audit>,
@@ -101,6 +103,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
     let anonymous = given.flag("anonymous-auth").unwrap_or(true);
     let plugins = mistakes.take(plugins(given, &mut warnings));
     let service_range = mistakes.take(range(given, &mut warnings));
+    let max_requests = mistakes.take(max_requests(given));
     let controllers = mistakes.take(controllers(given));
     let audit = mistakes.take(audit(given, &mut warnings));
     let (certificate, make_certificate) = mistakes.take(certificate(given).map(Some)).unwrap_or_default();
@@ -151,6 +154,7 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         compaction_interval: given
             .lasting("etcd-compaction-interval")
             .unwrap_or(Duration::from_secs(300)),
+        max_requests,
         event_ttl: given.lasting("event-ttl").unwrap_or(Duration::from_secs(3600)),
         controllers: controllers.unwrap_or(Controllers::None),
         audit,
@@ -168,6 +172,14 @@ fn port(given: &Given) -> Result<u16, String> {
     port.ok_or_else(|| {
         format!("--secure-port {number} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
     })
+}
+
+/// The seats of all priority levels together; none without API Priority and Fairness.
+fn max_requests(given: &Given) -> Result<u64, String> {
+    let reading = number(given, "max-requests-inflight")?.unwrap_or(400);
+    let mutating = number(given, "max-mutating-requests-inflight")?.unwrap_or(200);
+    let is_on = given.flag("enable-priority-and-fairness").unwrap_or(true);
+    Ok(if is_on { reading.saturating_add(mutating) } else { 0 })
 }
 
 /// `reconcilers.AllTypes`: one server is alone among several as well as among one.
