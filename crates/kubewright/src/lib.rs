@@ -149,6 +149,7 @@ mod runnable;
 mod sharding;
 mod stop;
 mod trace;
+mod watch;
 mod watchdog;
 pub mod webhook;
 pub mod workloads;
@@ -160,7 +161,7 @@ pub use cache::{
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, Entropy, SystemClock};
 pub use context::Context;
 pub use controller::waker::{Waker, WakerFull, Woken};
 pub use controller::{Cleanup, Controller, Reconciler, Source, Watch};

@@ -47,14 +47,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use kube::core::ApiResource;
-use tokio::sync::watch as watch_channel;
 
 pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
 use kubewright_engine::ObjectKey;
-use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
@@ -68,8 +66,8 @@ pub(crate) use self::shared::{Gone, Written};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::transform::Transforms;
 use self::watch::Watching;
-pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::decode_page;
+use crate::clock::{Clock, Entropy, Env};
 use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::form::packed::Budget;
@@ -77,6 +75,7 @@ use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
 use crate::stop::Stop;
+use crate::watch as watch_channel;
 
 /// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
 pub const HOME_CLUSTER: &str = "";
@@ -107,8 +106,8 @@ struct Inner {
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
     kept: StoreOptions,
-    /// How its watches go about it.
-    watching: Config,
+    /// Time and chance.
+    env: Env,
     /// How many are still to say what they need, before the first list.
     declaring: watch_channel::Sender<usize>,
     /// What controllers have said that they read.
@@ -181,17 +180,17 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::alone(client, false)
+        Cache::alone(client, Env::default())
     }
 
-    /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay
-    /// open for years.
-    pub fn in_virtual_time(client: kube::Client) -> Cache {
-        Cache::alone(client, true)
+    /// An empty cache for a test that owns time and chance. Where the time is a test's
+    /// ([`Clock::is_virtual`](crate::Clock::is_virtual)), its watches stay open for years.
+    pub fn in_env(client: kube::Client, clock: Arc<dyn Clock>, entropy: Entropy) -> Cache {
+        Cache::alone(client, Env { clock, entropy })
     }
 
     /// A cache without a manager.
-    fn alone(client: kube::Client, is_virtual: bool) -> Cache {
+    fn alone(client: kube::Client, env: Env) -> Cache {
         let (observers, metrics) = (Observers::default(), Metrics::new());
         Cache::observed(
             client,
@@ -200,11 +199,11 @@ impl Cache {
             Vec::new(),
             StoreOptions::default(),
             None,
-            is_virtual,
+            env,
         )
     }
 
-    /// `cluster`: its name, where it is not the only one. `is_virtual`: the time is a test's.
+    /// `cluster`: its name, where it is not the only one.
     pub(crate) fn observed(
         kube: kube::Client,
         observers: Observers,
@@ -212,7 +211,7 @@ impl Cache {
         mut namespaces: Vec<String>,
         kept: StoreOptions,
         cluster: Option<&str>,
-        is_virtual: bool,
+        env: Env,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -222,11 +221,12 @@ impl Cache {
                 observers,
                 metrics,
                 cluster: cluster.map(Arc::from),
+                handles_inline: env.clock.is_virtual(),
                 ..Listeners::default()
             },
+            env,
             namespaces,
             kept,
-            watching: watch::config(is_virtual),
             declaring: watch_channel::Sender::new(0),
             reads: Mutex::default(),
             state: Mutex::default(),
@@ -255,6 +255,16 @@ impl Cache {
             .values()
             .filter_map(SharedInformer::upgrade)
             .collect()
+    }
+
+    /// From now on it notes what is applied under this name, of objects that come from the server.
+    pub(crate) fn note_applies_of(&self, field_manager: &str) {
+        self.0.listeners.managers.add(field_manager);
+    }
+
+    /// Time and chance of its users.
+    pub(crate) fn env(&self) -> &Env {
+        &self.0.env
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -427,7 +437,8 @@ impl Cache {
             kube: self.0.kube.clone(),
             metrics: self.metrics().clone(),
             store: store.clone(),
-            config: self.0.watching,
+            config: watch::config(self.0.env.clock.is_virtual()),
+            entropy: self.0.env.entropy.clone(),
         };
         watch::spawn(watching, self.0.declaring.subscribe(), stop);
         let guard = Arc::new(StoreGuard {

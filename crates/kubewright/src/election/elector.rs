@@ -6,8 +6,6 @@
 //! work that blocks its thread keep the replica out of the election: one lease duration after the end of the term,
 //! when another replica may lead already, it is waited for no longer.
 
-use std::sync::Arc;
-
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use kube::Api;
@@ -15,18 +13,18 @@ use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Election, Next, Write};
-use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::request::{LeaseUpdate, Outcome, Requests};
 use super::term::{Ended, Permit, Permits, Term};
 use super::watch::{LeaseEvent, lease_events};
 use super::{LeaderElection, identity, lease};
-use crate::clock::Clock;
+use crate::clock::Env;
 use crate::error::Result;
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::watch;
 
 /// Takes part in one election.
 pub(crate) struct Elector {
@@ -51,14 +49,14 @@ impl Elector {
     pub(crate) fn new(
         of: LeaderElection,
         kube: &kube::Client,
-        clock: Arc<dyn Clock>,
+        env: Env,
         recorder: EventRecorder,
         metrics: Metrics,
     ) -> (Elector, Permits) {
         metrics.leads(&of.name, false);
         let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
         let api = Api::namespaced_with(kube.clone(), namespace, &lease::resource());
-        let identity = of.identity.clone().unwrap_or_else(identity);
+        let identity = of.identity.clone().unwrap_or_else(|| identity(&env.entropy));
         let (permits, seen) = watch::channel(None);
         let elector = Elector {
             election: Election::new(identity.clone(), of.settings),
@@ -66,7 +64,7 @@ impl Elector {
                 api,
                 identity,
                 settings: of.settings,
-                clock,
+                env,
             },
             of,
             recorder,

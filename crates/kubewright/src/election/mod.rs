@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub(crate) use self::elector::{Elector, sleep_to};
 pub(crate) use self::term::{Fence, Permit, Permits};
-use crate::cache::entropy;
+use crate::clock::Entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;
 
@@ -115,10 +115,10 @@ impl LeaderElection {
 }
 
 /// The host's name and a random number, as client-go's users build it.
-pub(crate) fn identity() -> String {
+pub(crate) fn identity(entropy: &Entropy) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty());
-    format!("{}_{:016x}", host.as_deref().unwrap_or("kubewright"), entropy())
+    format!("{}_{:016x}", host.as_deref().unwrap_or("kubewright"), entropy.draw())
 }

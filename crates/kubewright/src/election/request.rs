@@ -1,6 +1,5 @@
 //! Requests for a Lease, and how an election takes in their outcomes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -12,8 +11,7 @@ use kubewright_engine::election::{Election, Purpose, Settings, Write};
 use tokio::time::timeout;
 
 use super::lease;
-use crate::cache::entropy;
-use crate::clock::Clock;
+use crate::clock::Env;
 use crate::error::{Chain, Result};
 
 /// Who asks, and where.
@@ -21,7 +19,7 @@ pub(crate) struct Requests {
     pub(crate) api: Api<DynamicObject>,
     pub(crate) identity: String,
     pub(crate) settings: Settings,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) env: Env,
 }
 
 /// The outcome of a request.
@@ -60,7 +58,7 @@ impl Requests {
     ) -> BoxFuture<'static, Outcome> {
         let (api, name) = (self.api.clone(), name.to_owned());
         let present = present.filter(|_| write.replaces.is_some());
-        let (identity, duration, now) = (&self.identity, self.settings.lease, self.clock.now());
+        let (identity, duration, now) = (&self.identity, self.settings.lease, self.env.clock.now());
         let mut lease = lease::written(present, &name, &write, identity, duration, now);
         if write.replaces.is_none() {
             prepare(&mut lease);
@@ -138,8 +136,8 @@ impl Requests {
             Outcome::Late(unknown) => ("the API server does not answer".to_owned(), unknown),
         };
         match unknown {
-            Some((write, sent)) => election.unknown(write, sent, now, entropy()),
-            None => election.failed(now, entropy()),
+            Some((write, sent)) => election.unknown(write, sent, now, self.env.entropy.draw()),
+            None => election.failed(now, self.env.entropy.draw()),
         }
         LeaseUpdate::Failed(why)
     }

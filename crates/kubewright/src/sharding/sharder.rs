@@ -3,7 +3,6 @@
 //! One watch shows all Leases of the operator; without one they are listed every retry period. A term ends by a timer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -15,12 +14,11 @@ use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::Next;
 use kubewright_engine::sharding::{LeaseId, Sharding as Machine, fnv1a};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::shards::{HeldShard, Publisher, Shards};
 use super::{MOST, Sharding};
-use crate::clock::Clock;
+use crate::clock::Env;
 use crate::election::request::{LeaseUpdate, Outcome, Requests};
 use crate::election::term::{Ended, Term};
 use crate::election::watch::{LeaseEvent, lease_events};
@@ -28,6 +26,7 @@ use crate::election::{identity, lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::watch;
 
 /// The label of all Leases of one operator; its value is their name.
 const LABEL: &str = "kubewright.dev/sharding";
@@ -48,13 +47,13 @@ pub(crate) struct Sharder {
 }
 
 impl Sharder {
-    pub(crate) fn new(of: Sharding, kube: &kube::Client, clock: Arc<dyn Clock>, metrics: Metrics) -> (Sharder, Shards) {
+    pub(crate) fn new(of: Sharding, kube: &kube::Client, env: Env, metrics: Metrics) -> (Sharder, Shards) {
         let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
         let requests = Requests {
             api: Api::namespaced_with(kube.clone(), namespace, &lease::resource()),
-            identity: of.identity.clone().unwrap_or_else(identity),
+            identity: of.identity.clone().unwrap_or_else(|| identity(&env.entropy)),
             settings: of.settings,
-            clock,
+            env,
         };
         let (held, shards) = Shards::pair();
         let sharder = Sharder {
