@@ -84,7 +84,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
         true => LAST_VIRTUAL_REFRESH,
         false => LAST_REFRESH,
     };
-    let (recorder, _writer) = EventRecorder::start(client.kube().clone(), clock, stop.clone());
+    let (recorder, _writer) = EventRecorder::start(&client, clock, stop.clone());
     let collector = Collector {
         client,
         memory,

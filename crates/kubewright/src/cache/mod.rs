@@ -45,8 +45,9 @@ use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject};
 
 pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
@@ -339,6 +340,19 @@ impl Cache {
         Informer::new(KindInformers::new(self.start(&form, scope), []))
     }
 
+    /// [`Cache::informer_dynamic`] of objects that change all the time: a watch that says nothing for so long is opened
+    /// anew.
+    pub(crate) fn informer_that_is_never_silent(
+        &self,
+        resource: &ApiResource,
+        scope: Scope,
+        silence: Duration,
+    ) -> Informer<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
+        let informer = self.start_watching(&form, scope, Some(silence));
+        Informer::new(KindInformers::new(informer, []))
+    }
+
     /// No watch begins before the answer is dropped. So the first list of a kind is already for all that its users
     /// need.
     pub(crate) fn declaring(&self) -> Declaring {
@@ -405,6 +419,10 @@ impl Cache {
     }
 
     fn start(&self, form: &Form, scope: Scope) -> SharedInformer {
+        self.start_watching(form, scope, None)
+    }
+
+    fn start_watching(&self, form: &Form, scope: Scope, silence: Option<Duration>) -> SharedInformer {
         let mut state = self.state();
         let key = key_of(form, &scope);
         if let Some(informer) = state.living(&key) {
@@ -416,7 +434,7 @@ impl Cache {
         };
         let guard = match state.store_for(&form.resource, &needs) {
             Some(guard) => guard,
-            None => self.start_store(&mut state, &form.resource, needs.clone()),
+            None => self.start_store(&mut state, &form.resource, needs.clone(), silence),
         };
         guard.store.decoders.add(form, self.0.kept.transforms.of(form.id));
         let core = Core::new(form.clone(), Part::new(form.id, needs), guard.store.clone());
@@ -426,7 +444,13 @@ impl Cache {
         informer
     }
 
-    fn start_store(&self, state: &mut State, resource: &ApiResource, wanted: Coverage) -> Arc<StoreGuard> {
+    fn start_store(
+        &self,
+        state: &mut State,
+        resource: &ApiResource,
+        wanted: Coverage,
+        silence: Option<Duration>,
+    ) -> Arc<StoreGuard> {
         let family = state.family(resource);
         let listeners = self.0.listeners.clone();
         let store = SharedStore::new(resource, wanted, &self.0.kept, listeners, family.clone());
@@ -437,7 +461,7 @@ impl Cache {
             kube: self.0.kube.clone(),
             metrics: self.metrics().clone(),
             store: store.clone(),
-            config: watch::config(self.0.env.clock.is_virtual()),
+            config: watch::config(self.0.env.clock.is_virtual(), silence),
             entropy: self.0.env.entropy.clone(),
         };
         watch::spawn(watching, self.0.declaring.subscribe(), stop);

@@ -41,16 +41,17 @@ const BATCH: usize = 256;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How watches go about it. Where time is a test's no connection is lost in silence, and all that time that passes does
-/// not have to be spent on asking whether one was.
-pub(super) fn config(is_virtual: bool) -> Config {
-    match is_virtual {
-        false => Config::default(),
-        true => Config {
-            watch_timeout: YEAR,
-            watch_silence: 2 * YEAR,
-            ..Config::default()
-        },
+/// not have to be spent on asking whether one was. `silence`: how long the watch of objects that change all the time may
+/// say nothing.
+pub(super) fn config(is_virtual: bool, silence: Option<Duration>) -> Config {
+    let mut config = Config::default();
+    if is_virtual {
+        (config.watch_timeout, config.watch_silence) = (YEAR, 2 * YEAR);
     }
+    if let Some(silence) = silence {
+        (config.watch_silence, config.always_alive) = (silence, true);
+    }
+    config
 }
 
 /// What a task watches, and how.

@@ -364,7 +364,7 @@ impl Client {
     }
 }
 
-type BuiltRequest = std::result::Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+pub(crate) type BuiltRequest = std::result::Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// The plumbing below the verbs.
 impl Client {
@@ -380,7 +380,7 @@ impl Client {
         times::read(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
     }
 
-    async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
+    pub(crate) async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
         let mut request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
         if let Some(directive) = &self.field_validation {
             validate_fields(&mut request, directive);

@@ -1,7 +1,6 @@
 //! Leader election: of several replicas of an operator, one acts.
 //!
-//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` the list and the
-//! watch, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
+//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` follows the Leases, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
 //! LE1–LE7: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
 //! in the term has ended, and taken again only then, or when others could have taken it as well; LE9 a term is told of
 //! before its work begins, its end before the next one; LE8 fields of the Lease that are not the election's stay as they

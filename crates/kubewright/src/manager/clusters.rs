@@ -126,7 +126,7 @@ impl Clusters {
     /// Lets events be written there until it leaves, or the manager ends.
     fn record(&mut self, name: &str, client: &Client) {
         let (source, stop) = Stop::pair();
-        let (recorder, writing) = EventRecorder::start(client.kube().clone(), self.common.env.clock.clone(), stop);
+        let (recorder, writing) = EventRecorder::start(client, self.common.env.clock.clone(), stop);
         client.cache().record_events(recorder, &self.common.name);
         let leaves = Arc::new(Notify::new());
         self.leaving.insert(name.to_owned(), leaves.clone());

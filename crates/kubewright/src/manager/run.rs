@@ -258,15 +258,15 @@ impl Run {
     }
 
     fn start_elections(&mut self, parts: &Group) {
-        let (env, metrics) = (&self.options.env, &self.options.metrics);
+        let metrics = &self.options.metrics;
         if let Some(sharding) = self.options.sharding.take() {
-            let (sharder, shards) = Sharder::new(sharding, &self.kube, env.clone(), metrics.clone());
+            let (sharder, shards) = Sharder::new(sharding, &self.client, metrics.clone());
             parts.spawn("sharding", sharder.run(self.all_synced.subscribe(), parts.stop()));
             self.shards = Some(shards);
         }
         if let Some(election) = self.options.leader_election.take() {
             let recorder = self.client.cache().recorder().expect("its writer was started before");
-            let (elector, permits) = Elector::new(election, &self.kube, env.clone(), recorder, metrics.clone());
+            let (elector, permits) = Elector::new(election, &self.client, recorder, metrics.clone());
             parts.spawn(
                 "leader election",
                 elector.run(self.all_synced.subscribe(), parts.stop()),
