@@ -109,6 +109,7 @@ pub(crate) fn start(plan: Plan, client: &kube::Client, stop: &Stop) -> Option<Jo
                     "the built-in controllers ended; starting them again"
                 );
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep(RESTART) => {}
                     () = stop.requested() => {}
                 }
@@ -121,6 +122,7 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
     let mut manager = Manager::builder(client)
         .name("kube-controller-manager")
         .clock(plan.settings.clock.clone())
+        .entropy(plan.settings.entropy.clone())
         .graceful_shutdown(GRACE / 2);
     if let Some(observer) = plan.observer.clone() {
         manager = manager.observe(observer);
@@ -137,6 +139,7 @@ async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Resu
         tokio::time::sleep(GRACE).await;
     };
     tokio::select! {
+        biased;
         ended = manager.run(stop.requested()) => ended,
         () = overdue => {
             tracing::warn!("the built-in controllers did not finish in time; what they were at is lost with the cluster");

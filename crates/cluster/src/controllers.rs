@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{Clock, ManagerBuilder};
+use kubewright::{Clock, Entropy, ManagerBuilder};
 pub use kubewright_controllers::{CertificateSource, RootCa, SecretToken, TokenSource};
 pub use kubewright_nodes::{Behaviours, Nodes, Processes, Stages};
 
@@ -59,6 +59,8 @@ pub struct Settings {
     pub schedulers: BTreeSet<String>,
     /// Tells the time of day.
     pub clock: Arc<dyn Clock>,
+    /// Makes random numbers.
+    pub entropy: Entropy,
     /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do, and fall silent when they do not.
     /// Without, a node is silent when it is told to be (annotation `kubewright.dev/node: silent`).
     pub heartbeats: bool,
@@ -83,6 +85,7 @@ impl Default for Settings {
             service_account_token: of_controllers.service_account_token,
             certificates: of_controllers.certificates,
             clock: of_controllers.clock,
+            entropy: Entropy::default(),
             heartbeats: of_controllers.heartbeats,
             schedulers: of_controllers.schedulers,
             nodes: Nodes::default(),

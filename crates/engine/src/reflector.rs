@@ -177,7 +177,7 @@ impl<V: ?Sized, M: Meta<V>> Reflector<V, M> {
     /// Until when a watch may say nothing. Bookmarks are the pulse of a server that sends them; without one its timeout
     /// must do.
     fn silent_until(&self, last_sign: Instant, ends: Instant) -> Instant {
-        match self.bookmarks {
+        match self.bookmarks || self.config.always_alive {
             true => ends.min(last_sign + self.config.watch_silence),
             false => ends,
         }

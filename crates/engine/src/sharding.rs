@@ -130,11 +130,6 @@ impl Sharding {
         }
     }
 
-    /// The other members that are known, whether they live or not.
-    pub fn others(&self) -> impl Iterator<Item = &str> {
-        self.others.keys().map(String::as_str)
-    }
-
     /// All members were told of.
     pub fn members_listed(&mut self) {
         self.listed = true;

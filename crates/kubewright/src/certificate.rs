@@ -105,6 +105,7 @@ pub(crate) fn load(
     let kept = current.clone();
     Ok((current, async move {
         tokio::select! {
+            biased;
             () = stop.requested() => {}
             () = watch(files, server, contents, provider, kept) => {}
         }

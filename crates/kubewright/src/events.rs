@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,15 +19,14 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request as Requests;
-use kube::core::request;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::client::{BuiltRequest, Client};
 use crate::clock::Clock;
-use crate::error::Chain;
-use crate::fault::fault_of;
+use crate::error::{Chain, Error, Result};
 use crate::object::{api_resource, collection_path};
 use crate::stop::Stop;
 
@@ -176,11 +174,11 @@ impl Waiting {
 
 impl EventRecorder {
     /// Starts the writer; it ends, after writing the queued events, when `stop` is requested.
-    pub fn start(client: kube::Client, clock: Arc<dyn Clock>, stop: Stop) -> (EventRecorder, JoinHandle<()>) {
+    pub fn start(client: &Client, clock: Arc<dyn Clock>, stop: Stop) -> (EventRecorder, JoinHandle<()>) {
         let (wake, woken) = mpsc::channel(1);
         let waiting = Waiting::default();
         let writer = Writer {
-            client,
+            client: client.without_receipts().with_request_deadline(DEADLINE),
             waiting: waiting.clone(),
             failing: false,
             known: BTreeMap::new(),
@@ -291,7 +289,7 @@ struct Bucket {
 }
 
 struct Writer {
-    client: kube::Client,
+    client: Client,
     waiting: Waiting,
     /// The last event could not be written, and somebody was told.
     failing: bool,
@@ -346,10 +344,9 @@ impl Writer {
         // An attempt before this one may have been carried out.
         let mut ambiguous = false;
         for attempt in 1..=TRIES {
-            let written = tokio::time::timeout(DEADLINE, self.try_write(&key, &record, &event)).await;
-            match written.unwrap_or_else(|_| Err(late())) {
+            match self.try_write(&key, &record, &event).await {
                 Ok(()) => return self.failing = false,
-                Err(kube::Error::Api(status)) if status.is_already_exists() && ambiguous => {
+                Err(error) if error.is_already_exists() && ambiguous => {
                     return self.remember(key, &event);
                 }
                 Err(error) if refused_for_good(&error) => {
@@ -369,7 +366,7 @@ impl Writer {
                     return;
                 }
                 Err(error) => {
-                    ambiguous |= !fault_of(&error).not_applied();
+                    ambiguous |= error.outcome_unknown();
                     if !ambiguous {
                         event = self.event(&key, &record); // the name may be taken (E4)
                     }
@@ -379,7 +376,7 @@ impl Writer {
         }
     }
 
-    async fn try_write(&mut self, key: &Key, record: &Record, event: &Event) -> Result<(), kube::Error> {
+    async fn try_write(&mut self, key: &Key, record: &Record, event: &Event) -> Result<()> {
         if let Some(known) = self.known.get_mut(key) {
             let count = known.count.saturating_add(record.times);
             let mut patch = json!({ "count": count, "lastTimestamp": Time(record.at) });
@@ -394,12 +391,12 @@ impl Writer {
                     return Ok(());
                 }
                 // It has expired on the server: the next one starts a new count.
-                Err(kube::Error::Api(status)) if status.is_not_found() => drop(self.known.remove(key)),
+                Err(error) if error.is_not_found() => drop(self.known.remove(key)),
                 Err(error) => return Err(error),
             }
         }
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+        let body = serde_json::to_vec(event)?;
         let request = requests_in(&namespace).create(&PostParams::default(), body);
         send(&self.client, request).await?;
         self.remember(key.clone(), event);
@@ -496,25 +493,14 @@ fn requests_in(namespace: &str) -> Requests {
 }
 
 /// Sends a write. Nothing of its answer is wanted, so that it is not decoded.
-async fn send(
-    client: &kube::Client,
-    request: Result<http::Request<Vec<u8>>, request::Error>,
-) -> Result<(), kube::Error> {
-    let request = request.map_err(kube::Error::BuildRequest)?;
-    client.request_text(request).await.map(drop)
-}
-
-fn late() -> kube::Error {
-    let message = format!("the API server did not answer within {DEADLINE:?}");
-    kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
+async fn send(client: &Client, request: BuiltRequest) -> Result<()> {
+    client.send_text("write an event", request).await.map(drop)
 }
 
 /// E5, and everything else that no second try can cure.
-fn refused_for_good(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => matches!(status.code, 400..=499) && status.code != 409 && status.code != 429,
-        _ => false,
-    }
+fn refused_for_good(error: &Error) -> bool {
+    let code = error.status().map(|status| status.code);
+    code.is_some_and(|code| matches!(code, 400..=499) && code != 409 && code != 429)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! `str` whose letters need not be looked at again, and written to a JSON value and in no other way, because each way
 //! is another copy of serde's code for every type.
 
+pub(crate) mod applied;
 mod changes;
 pub(crate) mod cut;
 pub(crate) mod packed;
@@ -32,6 +33,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::applied::AppliedFields;
 use self::packed::{Packed, Read};
 use crate::diff::{FieldChange, changes_between};
 use crate::error::end_of_panic;
@@ -83,6 +85,10 @@ pub(crate) trait Cached: Any + AsJson {
     fn labels(&self) -> Cow<'_, BTreeMap<String, String>>;
     /// Shows the owner references. Those of an object that is decoded are not read again.
     fn with_owners(&self, look: &mut dyn FnMut(&[OwnerReference]));
+    /// What managers of this process have applied to it, as far as that is known.
+    fn applied(&self) -> &[AppliedFields] {
+        &[]
+    }
 }
 
 impl dyn Cached {

@@ -85,9 +85,11 @@
 //! | the size of a cached object, or when it is decoded | `form/packed.rs`; how many stay decoded: `form/packed/decoded.rs`; how bodies are split into objects: `form/cut.rs` | the tests there; `bench/runtime` measures |
 //! | what informers of a kind share, and when a watch becomes wider | `cache/shared.rs`; what a view sees of it: `cache/part.rs`; what it needs: `cache/coverage.rs` | `stores.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/it/runtime.rs`: K1 to K5 |
-//! | when an apply is sent | `client/apply.rs` | the tests there |
+//! | when an apply is sent | `client/apply.rs`; what an earlier process has applied: `form/applied.rs` | the tests there; `restart.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
+//! | the order in which a manager starts and stops | `manager/stages.rs`; how each stage starts: `manager/run.rs` | the tests there |
+//! | time and chance | `clock.rs`; a channel that wakes in order: `watch.rs` | `twice.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | how a manager uses several clusters | `manager/clusters.rs`, `fleet.rs`, `client/mod.rs`, `controller/sources.rs` | the same |
 //! | the answers of an operator's webhooks | `webhook/handlers.rs`, `webhook/review.rs`; their patches: `webhook/merge.rs` | `webhook/tests.rs`; through the API: `tests/it/webhooks` of `kubewright-testing` |
 //! | the certificate that an operator issues itself | `own_certificate/`: decided in `mod.rs`, issued and checked in `issue.rs` | the tests there; `tests/it/webhooks/own_certificate.rs` of `kubewright-testing` |
@@ -149,6 +151,7 @@ mod runnable;
 mod sharding;
 mod stop;
 mod trace;
+mod watch;
 mod watchdog;
 pub mod webhook;
 pub mod workloads;
@@ -160,7 +163,7 @@ pub use cache::{
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, Entropy, SystemClock};
 pub use context::Context;
 pub use controller::waker::{Waker, WakerFull, Woken};
 pub use controller::{Cleanup, Controller, Reconciler, Source, Watch};

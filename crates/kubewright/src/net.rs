@@ -82,6 +82,7 @@ where
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
+            biased;
             () = stop.requested() => return Ok(()), // dropping the set ends open connections
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 
 use crate::cache::{Cache, Scope};
 use crate::client::Client;
-use crate::clock::Clock;
+use crate::clock::{Clock, Entropy};
 use crate::controller::Controller;
 use crate::crd::{self, Generated};
 use crate::election::LeaderElection;
@@ -317,6 +317,7 @@ impl Operator {
         let orphaned = operator.orphaned();
         let shutdown = async {
             tokio::select! {
+                biased;
                 () = shutdown => {}
                 () = orphaned => {}
             }

@@ -272,6 +272,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
                 Next::Wait(Some(due)) => {
                     let due = self.0.origin + due.since(Instant::ZERO);
                     tokio::select! {
+                        biased;
                         () = woken => {}
                         () = tokio::time::sleep_until(due) => {}
                     }

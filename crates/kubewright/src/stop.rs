@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tokio::sync::watch;
+use crate::watch;
 
 /// Says when to stop. Cheap to clone; dropping the source counts as the request.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Stop {
 
     /// Whether the stop was requested already.
     pub fn is_requested(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
+        *self.0.borrow() || self.0.is_closed()
     }
 }
 

@@ -15,8 +15,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 
 /// A clock, the operating system's entropy, tokio's timers.
 pub struct RealEnv {
-    random: &'static dyn SecureRandom,
-    drawn: Mutex<Drawn>,
+    random: Box<dyn Fn() -> u64 + Send + Sync>,
     clock: Box<dyn Fn() -> jiff::Timestamp + Send + Sync>,
 }
 
@@ -30,11 +29,43 @@ struct Drawn {
 impl RealEnv {
     /// The machine's world, but for the time of day, which `clock` tells.
     pub fn new(clock: impl Fn() -> jiff::Timestamp + Send + Sync + 'static) -> RealEnv {
+        let (random, drawn) = (
+            rustls::crypto::ring::default_provider().secure_random,
+            Mutex::<Drawn>::default(),
+        );
+        RealEnv::with_random(clock, move || {
+            drawn.lock().unwrap_or_else(PoisonError::into_inner).word(random)
+        })
+    }
+
+    /// The machine's timers, with a time of day and random numbers from elsewhere: for tests, which want the same uids
+    /// in every run.
+    pub fn with_random(
+        clock: impl Fn() -> jiff::Timestamp + Send + Sync + 'static,
+        random: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> RealEnv {
         RealEnv {
+            random: Box::new(random),
             clock: Box::new(clock),
-            random: rustls::crypto::ring::default_provider().secure_random,
-            drawn: Mutex::default(),
         }
+    }
+}
+
+impl Drawn {
+    fn word(&mut self, random: &dyn SecureRandom) -> u64 {
+        if self.left == 0 {
+            let mut bytes = [[0; 8]; 32];
+            random
+                .fill(bytes.as_flattened_mut())
+                .expect("the operating system has entropy once the process runs");
+            *self = Drawn {
+                words: bytes.map(u64::from_le_bytes),
+                left: bytes.len(),
+            };
+        }
+        self.left -= 1;
+        // A word is given out once.
+        std::mem::take(&mut self.words[self.left])
     }
 }
 
@@ -44,21 +75,7 @@ impl Env for RealEnv {
     }
 
     fn random(&self) -> u64 {
-        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
-        if drawn.left == 0 {
-            let mut bytes = [[0; 8]; 32];
-            self.random
-                .fill(bytes.as_flattened_mut())
-                .expect("the operating system has entropy once the process runs");
-            *drawn = Drawn {
-                words: bytes.map(u64::from_le_bytes),
-                left: bytes.len(),
-            };
-        }
-        drawn.left -= 1;
-        let at = drawn.left;
-        // A word is given out once.
-        std::mem::take(&mut drawn.words[at])
+        (self.random)()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -13,7 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ObjectMeta, PostParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
-use kubewright::{Cache, Client, Object, Operator, Rule, Stop};
+use kubewright::{Cache, Client, Entropy, Manager, ManagerBuilder, Object, Operator, Rule, Stop};
 use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
@@ -45,8 +45,8 @@ pub struct TestCluster {
     pub(crate) failures: Failures,
     usage: Usage,
     intercepts: Interceptors,
-    /// The time of a cluster whose time is the test's.
-    clock: Option<Arc<TokioClock>>,
+    /// Time and chance of a cluster whose time is the test's.
+    env: Option<(Arc<TokioClock>, Entropy)>,
 }
 
 impl TestCluster {
@@ -81,7 +81,7 @@ impl TestCluster {
             failures: Failures::default(),
             usage: Usage::default(),
             intercepts: Interceptors::default(),
-            clock: None,
+            env: None,
         })
     }
 
@@ -109,12 +109,26 @@ impl TestCluster {
     /// # Panics
     /// On a runtime with several threads, or when tokio's time is paused already.
     pub async fn in_virtual_time(start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
-        let clock = Arc::new(TokioClock::paused(start));
-        let cluster = TestCluster::start_with(builder.virtual_time(clock.clone())).await?;
+        TestCluster::with_seed(0, start, builder).await
+    }
+
+    /// [`in_virtual_time`](TestCluster::in_virtual_time) with another seed than 0 for all that is left to chance: uids,
+    /// generated names, the spread of retries. With one seed a test does the same in every run, down to each request
+    /// and its order, as long as the test and its operators take time and chance from here.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub async fn with_seed(seed: u64, start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
+        let (clock, entropy) = (Arc::new(TokioClock::paused(start).await), Entropy::seeded(seed));
+        let cluster = TestCluster::start_with(builder.virtual_time(clock.clone(), entropy.clone())).await?;
         let kube = cluster.kube();
+        let cache = Cache::in_env(kube.clone(), clock.clone(), entropy.clone());
         Ok(TestCluster {
-            client: Client::new(kube.clone(), Cache::in_virtual_time(kube)),
-            clock: Some(clock),
+            client: Client::new(kube, cache),
+            env: Some((clock, entropy)),
             ..cluster
         })
     }
@@ -124,7 +138,7 @@ impl TestCluster {
     /// # Errors
     /// [`Error::RealTime`] with any other cluster.
     pub fn now(&self) -> Result<Timestamp> {
-        Ok(self.clock.as_ref().ok_or(Error::RealTime)?.now())
+        Ok(self.env.as_ref().ok_or(Error::RealTime)?.0.now())
     }
 
     /// Lets so much time pass; all that is due meanwhile happens in its order.
@@ -378,11 +392,7 @@ impl TestCluster {
         let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
         let operator = operator.prepared(&kube).await?;
-        let mut manager = operator.manager(kube).observe(observer);
-        if let Some(clock) = &self.clock {
-            manager = manager.clock(clock.clone());
-        }
-        let manager = manager.build()?;
+        let manager = self.in_its_time(operator.manager(kube).observe(observer)).build()?;
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
         routes.convert(&mut crds);
@@ -421,6 +431,18 @@ impl TestCluster {
             stop: source,
             task,
         })
+    }
+
+    /// The parts of a manager beside the operators that are run here, with the time and the chance of this cluster.
+    pub fn manager(&self, kube: kube::Client) -> ManagerBuilder {
+        self.in_its_time(Manager::builder(kube))
+    }
+
+    fn in_its_time(&self, manager: ManagerBuilder) -> ManagerBuilder {
+        match &self.env {
+            Some((clock, entropy)) => manager.clock(clock.clone()).entropy(entropy.clone()),
+            None => manager,
+        }
     }
 
     /// Creates an object of any kind; one that is there already is left as it is.
@@ -521,6 +543,7 @@ impl TestCluster {
                 .join(" ")
         };
         tokio::select! {
+            biased;
             found = until(&api, &fields, &mut seen, look) => {
                 return found.map_err(|source| Error::Api { attempted: format!("watch {}", object()), source });
             }

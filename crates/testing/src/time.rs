@@ -19,13 +19,34 @@ pub(crate) struct TokioClock {
 
 impl TokioClock {
     /// Pauses tokio's timers, and begins with this time.
-    pub(crate) fn paused(start: Timestamp) -> TokioClock {
+    pub(crate) async fn paused(start: Timestamp) -> TokioClock {
         tokio::time::pause();
+        align().await;
         TokioClock {
             start,
             origin: Instant::now(),
         }
     }
+}
+
+/// Moves the paused time to the beginning of a millisecond of tokio's timers.
+///
+/// They count milliseconds since the start of the runtime and round up, while the time stands where it was paused. So a
+/// delay of half a millisecond would take one or two of them, by chance. Where it stands is found by trying.
+async fn align() {
+    const TICK: Duration = Duration::from_millis(1);
+    let (mut low, mut high) = (Duration::ZERO, TICK);
+    while high - low > Duration::from_nanos(1) {
+        let middle = (low + high) / 2;
+        let before = Instant::now();
+        tokio::time::sleep(TICK - middle).await;
+        match before.elapsed() > TICK {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    // A little behind the beginning, since the place is known to a nanosecond only.
+    tokio::time::advance(TICK - high + TICK / 1000).await;
 }
 
 impl Clock for TokioClock {

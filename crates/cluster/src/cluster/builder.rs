@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use kubewright::{Clock, Observer, Stop};
+use kubewright::{Clock, Entropy, Observer, Stop};
 use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
@@ -130,14 +130,16 @@ impl ClusterBuilder {
     }
 
     /// Lives in time that is not the machine's: `clock` tells the time of day, and tokio's timers, which are paused,
-    /// all delays. The time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of
+    /// all delays. `entropy` makes uids, generated names and all else that is left to chance, so that a seed leads to
+    /// the same objects in every run; keys and certificates are made by the system. The time goes on when nothing is left to do. Everything runs where it is asked for, on no thread of
     /// its own; nodes that are well say so without a Lease that is renewed all the time; watches are told nothing for
     /// hours when there is nothing to tell; changes are kept however old they are, since hours pass in milliseconds.
     ///
     /// `TestCluster::in_virtual_time` of `kubewright-testing` sets the other things that this needs.
     #[must_use]
-    pub fn virtual_time(mut self, clock: Arc<dyn Clock>) -> ClusterBuilder {
+    pub fn virtual_time(mut self, clock: Arc<dyn Clock>, entropy: Entropy) -> ClusterBuilder {
         self.settings.clock = clock;
+        self.settings.entropy = entropy;
         self.settings.heartbeats = false;
         self.config.bookmark_interval = Duration::from_secs(24 * 3600);
         self.config.compaction_interval = Duration::ZERO;
@@ -317,7 +319,14 @@ impl ClusterBuilder {
         config.service_account_admission |= names.contains(&"serviceaccount");
         let bounds = config.bounds(&KINDS);
         let clock = settings.clock.clone();
-        let mut parts = Parts::new(KINDS.clone(), Arc::new(RealEnv::new(move || clock.now())), config);
+        let env = match self.still {
+            false => RealEnv::new(move || clock.now()),
+            true => {
+                let entropy = settings.entropy.clone();
+                RealEnv::with_random(move || clock.now(), move || entropy.draw())
+            }
+        };
+        let mut parts = Parts::new(KINDS.clone(), Arc::new(env), config);
         parts.signer = key;
         parts.audit = self.audit;
         parts.meter = meter::served(&names, processes.as_ref());

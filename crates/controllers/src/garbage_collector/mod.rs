@@ -84,7 +84,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
         true => LAST_VIRTUAL_REFRESH,
         false => LAST_REFRESH,
     };
-    let (recorder, _writer) = EventRecorder::start(client.kube().clone(), clock, stop.clone());
+    let (recorder, _writer) = EventRecorder::start(&client, clock, stop.clone());
     let collector = Collector {
         client,
         memory,
@@ -95,6 +95,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
     };
     let work = async { drop(join_all((0..WORKERS).map(|_| collector.work())).await) };
     tokio::select! {
+        biased;
         () = stop.requested() => {}
         () = collector.learn(longest) => {}
         () = work => {}
@@ -153,6 +154,7 @@ impl Collector {
                 }
             }
             tokio::select! {
+                biased;
                 () = changed.notified() => pause = FIRST_REFRESH,
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
             }

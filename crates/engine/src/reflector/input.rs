@@ -21,6 +21,8 @@ pub struct Config {
     /// How long a watch may be silent when its server sends bookmarks, before the events are asked for on another
     /// connection.
     pub watch_silence: Duration,
+    /// The objects change all the time, so that a watch may not be silent though no bookmark was seen.
+    pub always_alive: bool,
     /// A watch that ends sooner than this, without an event, is a failure.
     pub short_watch: Duration,
     /// How long an initial stream may be silent before LIST is used instead.
@@ -40,6 +42,7 @@ impl Default for Config {
             watch_timeout: Duration::from_secs(300),
             watch_grace: Duration::from_secs(30),
             watch_silence: Duration::from_secs(75),
+            always_alive: false,
             short_watch: Duration::from_secs(1),
             initial_events_idle: Duration::from_secs(10),
             initial_events_total: Duration::from_secs(300),

@@ -68,7 +68,11 @@ impl Core {
     }
 
     fn add_slow_handler(self: &Arc<Self>, handler: Handler<dyn Cached>) -> HandlerId {
-        let subscriber = Arc::new(Subscriber::new(&self.name, handler));
+        let subscriber = Arc::new(Subscriber::new(
+            &self.name,
+            handler,
+            self.store.listeners.handles_inline,
+        ));
         let late = self.is_synced();
         let mailbox = subscriber.clone();
         let id = self

@@ -2,7 +2,8 @@
 //!
 //! The informer puts events into the handler's mailbox, where the engine folds them by key; the task takes them out.
 //! The handler runs on a thread for blocking work: one that waits holds up no other task, also in a runtime of a single
-//! thread.
+//! thread. Where the time is a test's it runs on the task's thread, since that time does not wait for others; there a
+//! handler may not wait for another task.
 //!
 //! Invariants: SI5 a handler is synced when it has returned for everything of the first list, or of the snapshot that
 //! it joined with; SI6 when the removal returns, the handler is not called again; SI7 the waiting changes are bounded
@@ -31,6 +32,8 @@ pub(super) struct Subscriber {
     /// Held while the handler runs.
     running: Mutex<()>,
     wake: Notify,
+    /// It runs on the task's thread.
+    inline: bool,
 }
 
 #[derive(Default)]
@@ -54,13 +57,14 @@ pub(super) struct Batch {
 }
 
 impl Subscriber {
-    pub(super) fn new(resource: &str, handler: Handler<dyn Cached>) -> Subscriber {
+    pub(super) fn new(resource: &str, handler: Handler<dyn Cached>, inline: bool) -> Subscriber {
         Subscriber {
             resource: resource.to_owned(),
             handler,
             inbox: Mutex::default(),
             running: Mutex::new(()),
             wake: Notify::new(),
+            inline,
         }
     }
 
@@ -166,10 +170,15 @@ impl Subscriber {
             if !more {
                 self.wake.notified().await;
             }
-            let subscriber = self.clone();
-            // It fails when the runtime shuts down.
-            let Ok(batch) = tokio::task::spawn_blocking(move || subscriber.run_batch(id)).await else {
-                return;
+            let batch = if self.inline {
+                self.run_batch(id)
+            } else {
+                let subscriber = self.clone();
+                // It fails when the runtime shuts down.
+                let Ok(batch) = tokio::task::spawn_blocking(move || subscriber.run_batch(id)).await else {
+                    return;
+                };
+                batch
             };
             more = batch.more;
             after(batch);

@@ -45,16 +45,15 @@ use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use kube::core::ApiResource;
-use tokio::sync::watch as watch_channel;
+use kube::core::{ApiResource, DynamicObject};
 
 pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
 use kubewright_engine::ObjectKey;
-use kubewright_engine::reflector::Config;
 pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
@@ -68,8 +67,8 @@ pub(crate) use self::shared::{Gone, Written};
 pub(crate) use self::store::KubeMeta;
 pub(crate) use self::transform::Transforms;
 use self::watch::Watching;
-pub(crate) use self::watch::entropy;
 pub(crate) use self::wire::decode_page;
+use crate::clock::{Clock, Entropy, Env};
 use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::form::packed::Budget;
@@ -77,6 +76,7 @@ use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
 use crate::stop::Stop;
+use crate::watch as watch_channel;
 
 /// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
 pub const HOME_CLUSTER: &str = "";
@@ -107,8 +107,8 @@ struct Inner {
     /// The namespaces of which objects are cached unless a scope names another, in order; none means all.
     namespaces: Vec<String>,
     kept: StoreOptions,
-    /// How its watches go about it.
-    watching: Config,
+    /// Time and chance.
+    env: Env,
     /// How many are still to say what they need, before the first list.
     declaring: watch_channel::Sender<usize>,
     /// What controllers have said that they read.
@@ -181,17 +181,17 @@ impl fmt::Debug for Cache {
 impl Cache {
     /// An empty cache that lists and watches through this client.
     pub fn new(client: kube::Client) -> Cache {
-        Cache::alone(client, false)
+        Cache::alone(client, Env::default())
     }
 
-    /// An empty cache for a test that owns the time ([`Clock::is_virtual`](crate::Clock::is_virtual)): its watches stay
-    /// open for years.
-    pub fn in_virtual_time(client: kube::Client) -> Cache {
-        Cache::alone(client, true)
+    /// An empty cache for a test that owns time and chance. Where the time is a test's
+    /// ([`Clock::is_virtual`](crate::Clock::is_virtual)), its watches stay open for years.
+    pub fn in_env(client: kube::Client, clock: Arc<dyn Clock>, entropy: Entropy) -> Cache {
+        Cache::alone(client, Env { clock, entropy })
     }
 
     /// A cache without a manager.
-    fn alone(client: kube::Client, is_virtual: bool) -> Cache {
+    fn alone(client: kube::Client, env: Env) -> Cache {
         let (observers, metrics) = (Observers::default(), Metrics::new());
         Cache::observed(
             client,
@@ -200,11 +200,11 @@ impl Cache {
             Vec::new(),
             StoreOptions::default(),
             None,
-            is_virtual,
+            env,
         )
     }
 
-    /// `cluster`: its name, where it is not the only one. `is_virtual`: the time is a test's.
+    /// `cluster`: its name, where it is not the only one.
     pub(crate) fn observed(
         kube: kube::Client,
         observers: Observers,
@@ -212,7 +212,7 @@ impl Cache {
         mut namespaces: Vec<String>,
         kept: StoreOptions,
         cluster: Option<&str>,
-        is_virtual: bool,
+        env: Env,
     ) -> Cache {
         namespaces.sort();
         namespaces.dedup();
@@ -222,11 +222,12 @@ impl Cache {
                 observers,
                 metrics,
                 cluster: cluster.map(Arc::from),
+                handles_inline: env.clock.is_virtual(),
                 ..Listeners::default()
             },
+            env,
             namespaces,
             kept,
-            watching: watch::config(is_virtual),
             declaring: watch_channel::Sender::new(0),
             reads: Mutex::default(),
             state: Mutex::default(),
@@ -255,6 +256,16 @@ impl Cache {
             .values()
             .filter_map(SharedInformer::upgrade)
             .collect()
+    }
+
+    /// From now on it notes what is applied under this name, of objects that come from the server.
+    pub(crate) fn note_applies_of(&self, field_manager: &str) {
+        self.0.listeners.managers.add(field_manager);
+    }
+
+    /// Time and chance of its users.
+    pub(crate) fn env(&self) -> &Env {
+        &self.0.env
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -329,6 +340,19 @@ impl Cache {
         Informer::new(KindInformers::new(self.start(&form, scope), []))
     }
 
+    /// [`Cache::informer_dynamic`] of objects that change all the time: a watch that says nothing for so long is opened
+    /// anew.
+    pub(crate) fn informer_that_is_never_silent(
+        &self,
+        resource: &ApiResource,
+        scope: Scope,
+        silence: Duration,
+    ) -> Informer<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
+        let informer = self.start_watching(&form, scope, Some(silence));
+        Informer::new(KindInformers::new(informer, []))
+    }
+
     /// No watch begins before the answer is dropped. So the first list of a kind is already for all that its users
     /// need.
     pub(crate) fn declaring(&self) -> Declaring {
@@ -395,6 +419,10 @@ impl Cache {
     }
 
     fn start(&self, form: &Form, scope: Scope) -> SharedInformer {
+        self.start_watching(form, scope, None)
+    }
+
+    fn start_watching(&self, form: &Form, scope: Scope, silence: Option<Duration>) -> SharedInformer {
         let mut state = self.state();
         let key = key_of(form, &scope);
         if let Some(informer) = state.living(&key) {
@@ -406,7 +434,7 @@ impl Cache {
         };
         let guard = match state.store_for(&form.resource, &needs) {
             Some(guard) => guard,
-            None => self.start_store(&mut state, &form.resource, needs.clone()),
+            None => self.start_store(&mut state, &form.resource, needs.clone(), silence),
         };
         guard.store.decoders.add(form, self.0.kept.transforms.of(form.id));
         let core = Core::new(form.clone(), Part::new(form.id, needs), guard.store.clone());
@@ -416,7 +444,13 @@ impl Cache {
         informer
     }
 
-    fn start_store(&self, state: &mut State, resource: &ApiResource, wanted: Coverage) -> Arc<StoreGuard> {
+    fn start_store(
+        &self,
+        state: &mut State,
+        resource: &ApiResource,
+        wanted: Coverage,
+        silence: Option<Duration>,
+    ) -> Arc<StoreGuard> {
         let family = state.family(resource);
         let listeners = self.0.listeners.clone();
         let store = SharedStore::new(resource, wanted, &self.0.kept, listeners, family.clone());
@@ -427,7 +461,8 @@ impl Cache {
             kube: self.0.kube.clone(),
             metrics: self.metrics().clone(),
             store: store.clone(),
-            config: self.0.watching,
+            config: watch::config(self.0.env.clock.is_virtual(), silence),
+            entropy: self.0.env.entropy.clone(),
         };
         watch::spawn(watching, self.0.declaring.subscribe(), stop);
         let guard = Arc::new(StoreGuard {

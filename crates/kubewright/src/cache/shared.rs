@@ -33,6 +33,7 @@ mod reporting;
 mod tombstones;
 
 use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use kube::core::ApiResource;
@@ -40,7 +41,6 @@ use kubewright_engine::dispatch::HandlerPanic;
 use kubewright_engine::receipts::{Receipts, Shown, View};
 use kubewright_engine::{Delta, Event, Meta, ObjectKey, ResourceVersion};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 use self::dispatch::Dispatch;
 pub(crate) use self::pending_reads::PendingRead;
@@ -55,10 +55,12 @@ use super::scope::Scope;
 use super::store::{CONTROLLER_UID, KubeMeta, controller_uid};
 use crate::events::EventRecorder;
 use crate::form::Cached;
+use crate::form::applied::{AppliedFields, applied_by};
 use crate::form::packed::Decoders;
 use crate::metrics::Metrics;
 use crate::observe::{Observation, Observers};
 use crate::stop::StopSource;
+use crate::watch;
 
 /// The store's state for a key.
 pub(super) fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
@@ -75,6 +77,21 @@ pub(super) fn view_of<'a>(store: &'a EngineStore, key: &ObjectKey) -> View<'a> {
     }
 }
 
+/// The field managers of the clients of a cache, of whose applies the cache notes what they set.
+#[derive(Clone, Default)]
+pub(crate) struct FieldManagers(Arc<RwLock<BTreeSet<String>>>);
+
+impl FieldManagers {
+    pub(crate) fn add(&self, name: &str) {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        names.insert(name.to_owned());
+    }
+
+    pub(super) fn applied_in(&self, managed_fields: &[u8]) -> Option<Box<[AppliedFields]>> {
+        applied_by(&self.0.read().unwrap_or_else(PoisonError::into_inner), managed_fields)
+    }
+}
+
 /// The listeners for the events of an informer.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
@@ -84,6 +101,10 @@ pub(crate) struct Listeners {
     pub(crate) recorder: Arc<OnceLock<(EventRecorder, String)>>,
     /// The name of the cluster, where it is not the only one.
     pub(crate) cluster: Option<Arc<str>>,
+    /// Handlers of users run where time is a test's on its thread, which that time waits for.
+    pub(crate) handles_inline: bool,
+    /// The field managers of this process.
+    pub(crate) managers: FieldManagers,
 }
 
 impl Listeners {
@@ -205,7 +226,7 @@ impl SharedStore {
             receipts: Mutex::default(),
             tombstones: Mutex::default(),
             pending_reads: PendingReads::default(),
-            progress: watch::Sender::default(),
+            progress: watch::Sender::new(Default::default()),
             listeners,
             family,
         }

@@ -9,8 +9,6 @@
 //! end of its first list was applied and every handler has returned (DF3); a panic of a type's code ends the task never
 //! silently and never for good.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,15 +22,17 @@ use kubewright_engine::delta::{DEFAULT_CAPACITY, DeltaQueue};
 use kubewright_engine::dispatch::end_of_panic;
 use kubewright_engine::reflector::{Action, Config, Health, Input, Reflector};
 use kubewright_engine::{Delta, Instant};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::coverage::Coverage;
 use super::shared::SharedStore;
 use super::store::KubeMeta;
 use super::wire::{Frames, Target, Wire};
+use crate::clock::Entropy;
 use crate::form::Cached;
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::watch;
 
 /// At most this many objects are collected before they are applied.
 const BATCH: usize = 256;
@@ -41,16 +41,17 @@ const BATCH: usize = 256;
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How watches go about it. Where time is a test's no connection is lost in silence, and all that time that passes does
-/// not have to be spent on asking whether one was.
-pub(super) fn config(is_virtual: bool) -> Config {
-    match is_virtual {
-        false => Config::default(),
-        true => Config {
-            watch_timeout: YEAR,
-            watch_silence: 2 * YEAR,
-            ..Config::default()
-        },
+/// not have to be spent on asking whether one was. `silence`: how long the watch of objects that change all the time may
+/// say nothing.
+pub(super) fn config(is_virtual: bool, silence: Option<Duration>) -> Config {
+    let mut config = Config::default();
+    if is_virtual {
+        (config.watch_timeout, config.watch_silence) = (YEAR, 2 * YEAR);
     }
+    if let Some(silence) = silence {
+        (config.watch_silence, config.always_alive) = (silence, true);
+    }
+    config
 }
 
 /// What a task watches, and how.
@@ -60,6 +61,7 @@ pub(super) struct Watching {
     pub(super) metrics: Metrics,
     pub(super) store: Arc<SharedStore>,
     pub(super) config: Config,
+    pub(super) entropy: Entropy,
 }
 
 /// `declaring`: how many are still to say what they need.
@@ -130,14 +132,14 @@ async fn supervise(watching: Watching, coverage: Coverage, adopted: Option<Arc<N
             target: Arc::new(target),
         });
         let replaces = adopted.clone().map(|adopted| (adopted, is_wider.clone()));
-        let task = Task::new(wire, watching.config, replaces);
+        let task = Task::new(wire, &watching, replaces);
         let Err(payload) = AssertUnwindSafe(task.run(stop.clone())).catch_unwind().await else {
             return;
         };
         let why = end_of_panic(payload);
         let reason = format!("code of its objects panicked, and it lists them anew: {why}");
         store.set_degraded(&coverage, reason, is_wider.load(Ordering::Relaxed));
-        let wait = backoff.next(Instant::from_origin(origin.elapsed()), entropy());
+        let wait = backoff.next(Instant::from_origin(origin.elapsed()), watching.entropy.draw());
         tokio::select! {
             biased;
             () = stop.requested() => return,
@@ -149,6 +151,7 @@ async fn supervise(watching: Watching, coverage: Coverage, adopted: Option<Arc<N
 struct Task {
     wire: Arc<Wire>,
     reflector: Reflector<dyn Cached, KubeMeta>,
+    entropy: Entropy,
     queue: DeltaQueue<dyn Cached>,
     /// The newest health that the reflector reported, until the deltas before it are applied.
     health: Option<Health>,
@@ -160,10 +163,11 @@ struct Task {
 }
 
 impl Task {
-    fn new(wire: Arc<Wire>, config: Config, replaces: Option<(Arc<Notify>, Arc<AtomicBool>)>) -> Task {
+    fn new(wire: Arc<Wire>, watching: &Watching, replaces: Option<(Arc<Notify>, Arc<AtomicBool>)>) -> Task {
         Task {
             wire,
-            reflector: Reflector::new(config),
+            reflector: Reflector::new(watching.config),
+            entropy: watching.entropy.clone(),
             queue: DeltaQueue::default(),
             health: None,
             open: stream::pending().boxed(),
@@ -201,7 +205,7 @@ impl Task {
     /// Hands an input to the reflector and does its actions; `false` when it is over.
     fn obey(&mut self, input: Input<dyn Cached>) -> bool {
         let now = Instant::from_origin(self.origin.elapsed());
-        for action in self.reflector.handle(input, now, entropy()) {
+        for action in self.reflector.handle(input, now, self.entropy.draw()) {
             match action {
                 Action::List {
                     version,
@@ -340,9 +344,4 @@ fn watch_inputs(
             }
         }));
     inputs.chain(stream::pending()).boxed()
-}
-
-/// A fresh random number. The standard library seeds every hasher of this kind differently.
-pub(crate) fn entropy() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

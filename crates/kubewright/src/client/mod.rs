@@ -42,9 +42,8 @@ use tracing::Instrument;
 
 pub use self::api::ApiScope;
 pub(crate) use self::send::AGENT;
-use self::send::Sending;
-use self::send::late;
 pub use self::send::{REQUEST_DEADLINE, connect};
+use self::send::{Sending, add_parameter, late, validate_fields};
 use self::target::scoped;
 pub use self::views::View;
 use self::warnings::LoggedWarnings;
@@ -143,7 +142,8 @@ impl fmt::Debug for Client {
 impl Client {
     /// A client that writes through `kube` and reads from `cache`.
     pub fn new(kube: kube::Client, cache: Cache) -> Client {
-        let observers = cache.observers().clone();
+        let (observers, field_manager) = (cache.observers().clone(), "kubewright");
+        cache.note_applies_of(field_manager);
         let shared = Arc::new(Shared {
             kube,
             cache,
@@ -159,7 +159,7 @@ impl Client {
             }),
             shared,
             controller: None,
-            field_manager: Arc::from("kubewright"),
+            field_manager: Arc::from(field_manager),
             dry_run: false,
             forces: true,
             field_validation: None,
@@ -239,6 +239,7 @@ impl Client {
     /// The same client under a controller's name: its writes are observed under that name and carry it as field
     /// manager.
     pub(crate) fn for_controller(&self, name: &Arc<str>) -> Client {
+        self.cache().note_applies_of(name);
         Client {
             controller: Some(name.clone()),
             field_manager: name.clone(),
@@ -270,6 +271,7 @@ impl Client {
     /// The same client with another field manager (`fieldManager` of every write).
     #[must_use]
     pub fn with_field_manager(&self, name: &str) -> Client {
+        self.cache().note_applies_of(name);
         Client {
             field_manager: Arc::from(name),
             ..self.clone()
@@ -362,7 +364,7 @@ impl Client {
     }
 }
 
-type BuiltRequest = std::result::Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+pub(crate) type BuiltRequest = std::result::Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// The plumbing below the verbs.
 impl Client {
@@ -378,7 +380,7 @@ impl Client {
         times::read(&text).map_err(|error| Error::from_api(attempt, kube::Error::SerdeError(error)))
     }
 
-    async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
+    pub(crate) async fn send_text(&self, attempt: &str, request: BuiltRequest) -> Result<String> {
         let mut request = request.map_err(|error| Error::from_api(attempt, kube::Error::BuildRequest(error)))?;
         if let Some(directive) = &self.field_validation {
             validate_fields(&mut request, directive);
@@ -399,6 +401,7 @@ impl Client {
             kube: self.kube(),
             metrics: self.cache().metrics(),
             warned: &self.shared.warned,
+            entropy: &self.cache().env().entropy,
             effect,
             deadline: self.request_deadline,
             span: &span,
@@ -539,31 +542,6 @@ fn is_gone(meta: &ObjectMeta) -> bool {
         .as_ref()
         .is_some_and(|finalizers| !finalizers.is_empty());
     meta.deletion_timestamp.is_some() && !held && meta.deletion_grace_period_seconds.unwrap_or(0) <= 0
-}
-
-/// Says what becomes of fields that the server does not know, in a request that has any.
-fn validate_fields(request: &mut http::Request<Vec<u8>>, directive: &ValidationDirective) {
-    let has_fields = matches!(
-        *request.method(),
-        http::Method::POST | http::Method::PUT | http::Method::PATCH
-    );
-    if !has_fields {
-        return;
-    }
-    add_parameter(request, &format!("fieldValidation={}", directive.as_str()));
-}
-
-fn add_parameter<B>(request: &mut http::Request<B>, parameter: &str) {
-    let there = request.uri();
-    let joint = match there.query() {
-        None => "?",
-        Some("") => "",
-        Some(_) => "&",
-    };
-    // What was an address is one with a further parameter.
-    if let Ok(more) = format!("{there}{joint}{parameter}").parse() {
-        *request.uri_mut() = more;
-    }
 }
 
 fn decode(attempt: &str, text: &str, form: &Form) -> Result<Arc<dyn Cached>> {

@@ -1,6 +1,7 @@
 //! Reads: from the cache, after it has seen our own writes; or live.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use kube::core::params::{GetParams, ListParams};
@@ -210,6 +211,20 @@ impl Client {
             let request = Request::new(namespace, name);
             self.get_requested(informer, &request).await
         })
+    }
+
+    /// The object as the cache holds it, if the cache shows our own writes to it.
+    pub(super) async fn at_rest(
+        &self,
+        form: &Form,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<dyn Cached>>> {
+        let parts = self.cache().read_of(form);
+        let informer = parts.covering(namespace)?;
+        let key = ObjectKey::new(namespace, name);
+        let found = informer.read_one(&key, informer.ticket(), Duration::ZERO).await;
+        found.unwrap_or(Ok(None))
     }
 
     pub(crate) async fn get_requested(

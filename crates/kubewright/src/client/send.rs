@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http_body_util::BodyExt;
+use kube::api::ValidationDirective;
 use kube::client::Body;
 use kube::core::Status;
 use kubewright_engine::retry::{Effect, Fault, again};
@@ -19,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
 use super::warnings::LoggedWarnings;
-use crate::cache::entropy;
+use crate::clock::Entropy;
 use crate::error::Result;
 use crate::fault::fault_of;
 use crate::metrics::Metrics;
@@ -69,6 +70,7 @@ pub(super) struct Sending<'a> {
     pub(super) kube: &'a kube::Client,
     pub(super) metrics: &'a Metrics,
     pub(super) warned: &'a LoggedWarnings,
+    pub(super) entropy: &'a Entropy,
     pub(super) effect: Effect,
     pub(super) deadline: Duration,
     /// Is told how the request ends.
@@ -111,7 +113,7 @@ impl Sending<'_> {
                 }
             };
             let left = ends.duration_since(Instant::now());
-            let Some(wait) = again(self.effect, failed.fault, *attempts, left, entropy()) else {
+            let Some(wait) = again(self.effect, failed.fault, *attempts, left, self.entropy.draw()) else {
                 return Err(failed.error);
             };
             let (path, attempt) = (head.uri.path(), *attempts);
@@ -166,6 +168,31 @@ impl Sending<'_> {
 pub(super) fn late(deadline: Duration) -> kube::Error {
     let message = format!("the API server did not answer within {deadline:?}");
     kube::Error::Service(io::Error::new(io::ErrorKind::TimedOut, message).into())
+}
+
+/// Says what becomes of fields that the server does not know, in a request that has any.
+pub(super) fn validate_fields(request: &mut http::Request<Vec<u8>>, directive: &ValidationDirective) {
+    let has_fields = matches!(
+        *request.method(),
+        http::Method::POST | http::Method::PUT | http::Method::PATCH
+    );
+    if !has_fields {
+        return;
+    }
+    add_parameter(request, &format!("fieldValidation={}", directive.as_str()));
+}
+
+pub(super) fn add_parameter<B>(request: &mut http::Request<B>, parameter: &str) {
+    let there = request.uri();
+    let joint = match there.query() {
+        None => "?",
+        Some("") => "",
+        Some(_) => "&",
+    };
+    // What was an address is one with a further parameter.
+    if let Ok(more) = format!("{there}{joint}{parameter}").parse() {
+        *request.uri_mut() = more;
+    }
 }
 
 /// The server's status, or a status made of the answer of a proxy between it and us.

@@ -107,6 +107,19 @@ impl Client {
         Ok(Arc::unwrap_or_clone(typed(written)))
     }
 
+    /// Creates or replaces an object of the runtime itself, of which observers are not told.
+    pub(crate) async fn write_own(&self, resource: &ApiResource, object: &DynamicObject) -> Result<DynamicObject> {
+        let form = Form::for_resource::<DynamicObject>(resource);
+        let target = Target::of_object(&form, &object.metadata)?;
+        let (requests, params, body) = (target.requests(), self.post_params(), serde_json::to_vec(object)?);
+        let (verb, request) = match object.metadata.resource_version {
+            Some(_) => ("update", requests.replace(target.name, &params, body)),
+            None => ("create", requests.create(&params, body)),
+        };
+        let written = self.write(&target, verb, None, request, &form).await?;
+        Ok(Arc::unwrap_or_clone(typed(written)))
+    }
+
     /// A JSON patch (RFC 6902): its operations, and the guards among them (`test`), meet the state that the server has.
     pub(crate) async fn patch_json(
         &self,

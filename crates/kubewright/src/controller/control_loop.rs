@@ -73,6 +73,8 @@ pub(crate) struct Prepared {
 pub(crate) struct WorkerOptions {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn Clock>,
+    /// How many reconciles have begun, in all controllers: it numbers them.
+    pub(crate) reconciles: Arc<AtomicU64>,
     pub(crate) metrics: Metrics,
     pub(crate) watchdog: Watchdog,
 }
@@ -335,9 +337,6 @@ impl Drop for TakenKey<'_> {
     }
 }
 
-/// Numbers the reconciles of this process.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
 impl Workers {
     /// Waits for the workers: at the stop they finish their keys, at the end of the term they are dropped where they
     /// wait.
@@ -457,7 +456,7 @@ impl Workers {
             ..
         } = work;
         let _active = self.metrics.began(waited);
-        let reconcile_id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let reconcile_id = self.options.reconciles.fetch_add(1, Ordering::Relaxed) + 1;
         let controller = &self.prepared.name;
         // At the level of errors: log lines within name their reconcile, at any log level.
         let span = tracing::error_span!(

@@ -6,27 +6,23 @@
 //! work that blocks its thread keep the replica out of the election: one lease duration after the end of the term,
 //! when another replica may lead already, it is waited for no longer.
 
-use std::sync::Arc;
-
-use futures::StreamExt;
 use futures::future::BoxFuture;
-use kube::Api;
-use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Election, Next, Write};
-use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::request::{LeaseUpdate, Outcome, Requests};
 use super::term::{Ended, Permit, Permits, Term};
-use super::watch::{LeaseEvent, lease_events};
-use super::{LeaderElection, identity, lease};
-use crate::clock::Clock;
+use super::watch::{LeaseEvent, Leases};
+use super::{LeaderElection, lease};
+use crate::cache::Scope;
+use crate::client::Client;
 use crate::error::Result;
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::watch;
 
 /// Takes part in one election.
 pub(crate) struct Elector {
@@ -50,24 +46,16 @@ pub(crate) struct Elector {
 impl Elector {
     pub(crate) fn new(
         of: LeaderElection,
-        kube: &kube::Client,
-        clock: Arc<dyn Clock>,
+        client: &Client,
         recorder: EventRecorder,
         metrics: Metrics,
     ) -> (Elector, Permits) {
         metrics.leads(&of.name, false);
-        let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
-        let api = Api::namespaced_with(kube.clone(), namespace, &lease::resource());
-        let identity = of.identity.clone().unwrap_or_else(identity);
+        let requests = Requests::new(client, of.namespace.clone(), of.identity.clone(), of.settings);
         let (permits, seen) = watch::channel(None);
         let elector = Elector {
-            election: Election::new(identity.clone(), of.settings),
-            requests: Requests {
-                api,
-                identity,
-                settings: of.settings,
-                clock,
-            },
+            election: Election::new(requests.identity.clone(), of.settings),
+            requests,
             of,
             recorder,
             metrics,
@@ -90,8 +78,8 @@ impl Elector {
             identity = self.requests.identity,
             "stands for election"
         );
-        let ours = ListParams::default().fields(&format!("metadata.name={}", self.of.name));
-        let mut events = lease_events(&self.requests, ours);
+        let ours = Scope::all().fields(format!("metadata.name={}", self.of.name));
+        let mut leases = Leases::follow(&self.requests, ours);
         let mut flight: Option<BoxFuture<'static, Outcome>> = None;
         loop {
             self.publish();
@@ -131,7 +119,7 @@ impl Elector {
                         }
                     }
                 }
-                Some(event) = events.next() => self.on_event(event),
+                event = leases.next() => self.on_event(event),
                 Ok(()) = ready.changed() => {}
                 () = sleep_to(origin, wake) => {}
             }
@@ -224,14 +212,9 @@ impl Elector {
 
     fn on_event(&mut self, event: LeaseEvent) {
         match event {
-            LeaseEvent::Listed(leases) => match leases.into_iter().next() {
-                Some(lease) => self.see(lease),
-                // It may have been made since; a read tells.
-                None if self.election.version().is_some() => self.election.lost_race(),
-                None => {}
-            },
             LeaseEvent::Changed(lease) => self.see(*lease),
-            LeaseEvent::Deleted(_) => self.election.lost_race(),
+            LeaseEvent::Deleted(_) => self.election.lost_race(), // it may have been made since; a read tells
+            LeaseEvent::Followed => {}
             LeaseEvent::Failed(why) => {
                 tracing::debug!(
                     why,

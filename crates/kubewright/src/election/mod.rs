@@ -1,7 +1,6 @@
 //! Leader election: of several replicas of an operator, one acts.
 //!
-//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` the list and the
-//! watch, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
+//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` follows the Leases, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
 //! LE1–LE7: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
 //! in the term has ended, and taken again only then, or when others could have taken it as well; LE9 a term is told of
 //! before its work begins, its end before the next one; LE8 fields of the Lease that are not the election's stay as they
@@ -19,7 +18,7 @@ use std::time::Duration;
 
 pub(crate) use self::elector::{Elector, sleep_to};
 pub(crate) use self::term::{Fence, Permit, Permits};
-use crate::cache::entropy;
+use crate::clock::Entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;
 
@@ -115,10 +114,10 @@ impl LeaderElection {
 }
 
 /// The host's name and a random number, as client-go's users build it.
-pub(crate) fn identity() -> String {
+pub(crate) fn identity(entropy: &Entropy) -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty());
-    format!("{}_{:016x}", host.as_deref().unwrap_or("kubewright"), entropy())
+    format!("{}_{:016x}", host.as_deref().unwrap_or("kubewright"), entropy.draw())
 }

@@ -1,39 +1,36 @@
-//! Requests for a Lease, and how an election takes in their outcomes.
+//! Requests for a Lease, and how an election takes in their outcomes. They go the way of all requests of the runtime:
+//! through its [`Client`], with its deadlines and retries.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kube::Api;
-use kube::api::PostParams;
+use kube::api::DeleteParams;
 use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Election, Purpose, Settings, Write};
-use tokio::time::timeout;
 
 use super::lease;
-use crate::cache::entropy;
-use crate::clock::Clock;
-use crate::error::{Chain, Result};
+use crate::client::Client;
+use crate::clock::Env;
+use crate::error::{Chain, Error, Result};
 
 /// Who asks, and where.
 pub(crate) struct Requests {
-    pub(crate) api: Api<DynamicObject>,
+    client: Client,
+    pub(crate) namespace: String,
     pub(crate) identity: String,
     pub(crate) settings: Settings,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) env: Env,
 }
 
 /// The outcome of a request.
 pub(crate) enum Outcome {
-    Read(Result<Option<DynamicObject>, kube::Error>),
+    Read(Result<Option<DynamicObject>>),
     Wrote {
         write: Write,
         sent: Instant,
-        answer: Result<DynamicObject, kube::Error>,
+        answer: Result<DynamicObject>,
     },
-    /// It took too long. A write may have been carried out.
-    Late(Option<(Write, Instant)>),
 }
 
 /// What the outcome of a request told about the Lease.
@@ -44,9 +41,32 @@ pub(crate) enum LeaseUpdate {
 }
 
 impl Requests {
+    /// `namespace` and `identity`: those of the configuration.
+    pub(crate) fn new(
+        client: &Client,
+        namespace: Option<String>,
+        identity: Option<String>,
+        settings: Settings,
+    ) -> Requests {
+        let env = client.cache().env().clone();
+        // A request that hangs must leave time for another one (controller-runtime's `RenewDeadline / 2`).
+        let deadline = (settings.renew / 2).max(Duration::from_secs(1));
+        Requests {
+            client: client.without_receipts().with_request_deadline(deadline),
+            namespace: namespace.unwrap_or_else(|| client.kube().default_namespace().to_owned()),
+            identity: identity.unwrap_or_else(|| super::identity(&env.entropy)),
+            settings,
+            env,
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(crate) fn read(&self, name: &str) -> BoxFuture<'static, Outcome> {
-        let (api, name) = (self.api.clone(), name.to_owned());
-        self.in_time(None, async move { Outcome::Read(api.get_opt(&name).await) })
+        let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), name.to_owned());
+        Box::pin(async move { Outcome::Read(client.live_of(&lease::resource(), Some(&namespace), &name).await) })
     }
 
     /// `prepare` adds the other fields of a new Lease.
@@ -58,35 +78,31 @@ impl Requests {
         sent: Instant,
         prepare: impl FnOnce(&mut DynamicObject),
     ) -> BoxFuture<'static, Outcome> {
-        let (api, name) = (self.api.clone(), name.to_owned());
         let present = present.filter(|_| write.replaces.is_some());
-        let (identity, duration, now) = (&self.identity, self.settings.lease, self.clock.now());
-        let mut lease = lease::written(present, &name, &write, identity, duration, now);
+        let (identity, duration, now) = (&self.identity, self.settings.lease, self.env.clock.now());
+        let mut lease = lease::written(present, name, &write, identity, duration, now);
         if write.replaces.is_none() {
             prepare(&mut lease);
         }
-        self.in_time(Some((write.clone(), sent)), async move {
-            let params = PostParams::default();
-            let answer = match write.replaces {
-                Some(_) => api.replace(&name, &params, &lease).await,
-                None => api.create(&params, &lease).await,
-            };
+        lease.metadata.namespace = Some(self.namespace.clone());
+        let client = self.client.clone();
+        Box::pin(async move {
+            let answer = client.write_own(&lease::resource(), &lease).await;
             Outcome::Wrote { write, sent, answer }
         })
     }
 
-    /// A request that hangs must leave time for another one (controller-runtime's `RenewDeadline / 2`).
-    pub(crate) fn limit(&self) -> Duration {
-        (self.settings.renew / 2).max(Duration::from_secs(1))
-    }
-
-    fn in_time(
-        &self,
-        write: Option<(Write, Instant)>,
-        request: impl Future<Output = Outcome> + Send + 'static,
-    ) -> BoxFuture<'static, Outcome> {
-        let limit = self.limit();
-        Box::pin(async move { timeout(limit, request).await.unwrap_or(Outcome::Late(write)) })
+    /// Deletes a Lease in a certain state, whose replica is gone.
+    pub(crate) fn delete(&self, name: &str, params: DeleteParams) -> BoxFuture<'static, ()> {
+        let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), name.to_owned());
+        Box::pin(async move {
+            let deleted = client
+                .delete_dynamic(&lease::resource(), Some(&namespace), &name, params)
+                .await;
+            if let Err(error) = deleted {
+                tracing::debug!(lease = name, error = %Chain(&error), "the Lease of a replica that is gone stays");
+            }
+        })
     }
 
     /// Tells the election the outcome of a request.
@@ -97,10 +113,15 @@ impl Requests {
         present: &mut Option<DynamicObject>,
         now: Instant,
     ) -> LeaseUpdate {
-        let (why, unknown) = match outcome {
+        let entropy = || self.env.entropy.draw();
+        match outcome {
             Outcome::Read(Ok(lease)) => {
                 self.see(lease, election, present, now);
-                return LeaseUpdate::Read;
+                LeaseUpdate::Read
+            }
+            Outcome::Read(Err(error)) => {
+                election.failed(now, entropy());
+                LeaseUpdate::Failed(format!("cannot read it: {}", Chain(&error)))
             }
             Outcome::Wrote {
                 write,
@@ -111,37 +132,31 @@ impl Requests {
                 *present = Some(lease);
                 election.wrote(&write, record, sent, now);
                 tracing::debug!(purpose = ?write.purpose, "the Lease was written");
-                return LeaseUpdate::Wrote;
+                LeaseUpdate::Wrote
             }
             Outcome::Wrote {
-                answer: Err(kube::Error::Api(status)),
-                write,
-                ..
-            } if status.code == 409 || (status.code == 404 && write.replaces.is_some()) => {
-                election.lost_race();
-                return LeaseUpdate::Read;
-            }
-            Outcome::Read(Err(error)) => (format!("cannot read it: {}", Chain(&error)), None),
-            Outcome::Wrote {
-                answer: Err(error),
                 write,
                 sent,
+                answer: Err(error),
             } => {
+                let lost = matches!(error, Error::Conflict(_))
+                    || error.is_already_exists()
+                    || (error.is_not_found() && write.replaces.is_some());
+                if lost {
+                    election.lost_race();
+                    return LeaseUpdate::Read;
+                }
                 let attempted = match write.purpose {
                     Purpose::Acquire if write.replaces.is_none() => "create",
                     Purpose::Acquire | Purpose::Renew | Purpose::Release => "update",
                 };
-                let refused = matches!(&error, kube::Error::Api(status) if status.code < 500);
-                let unknown = (!refused).then_some((write, sent));
-                (format!("cannot {attempted} it: {}", Chain(&error)), unknown)
+                match error.outcome_unknown() {
+                    true => election.unknown(write, sent, now, entropy()),
+                    false => election.failed(now, entropy()),
+                }
+                LeaseUpdate::Failed(format!("cannot {attempted} it: {}", Chain(&error)))
             }
-            Outcome::Late(unknown) => ("the API server does not answer".to_owned(), unknown),
-        };
-        match unknown {
-            Some((write, sent)) => election.unknown(write, sent, now, entropy()),
-            None => election.failed(now, entropy()),
         }
-        LeaseUpdate::Failed(why)
     }
 
     /// The Lease as it was read or as a watch shows it.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::stop::{Stop, StopSource};
+use crate::watch;
 
 /// The permission to act in a term, held while acting. Without leader election it never ends.
 #[derive(Clone, Debug, Default)]
@@ -218,7 +219,7 @@ impl Permits {
             return Permit::default();
         };
         let valid = |permit: &Option<Permit>| permit.as_ref().is_some_and(|permit| !permit.fence.is_over());
-        let permit = permits.wait_for(valid).await.ok().and_then(|permit| permit.clone());
+        let permit = permits.wait_for(valid).await.ok().flatten();
         match permit {
             Some(permit) => permit,
             // The elector has ended: this replica leads no more.

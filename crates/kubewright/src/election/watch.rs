@@ -1,100 +1,93 @@
-//! The Leases of an election or a sharding as they change: a list and a watch from there, again and again.
+//! News of the Leases of an election or a sharding, from an informer as everybody has one.
 //!
-//! Invariants: no request waits longer than a request for a Lease may, and a connection that is silent for a lease
-//! duration is given up: a holder renews its Lease several times in that time, so that it is broken. Without `list` or
-//! `watch` in the role nothing is lost but time: the users read the Leases themselves.
+//! Invariants: a connection that is silent for a lease duration is given up: a holder renews its Lease several times in
+//! that time, so that it is broken. Without `list` or `watch` in the role nothing is lost but time: as long as the
+//! Leases are not followed, that is said each retry period, and the users read them.
 //!
 //! Not here: what a Lease says, see `lease.rs`.
 
-use std::sync::Arc;
+use kube::core::DynamicObject;
+use kubewright_engine::election::Settings;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
-use kube::Api;
-use kube::api::{ListParams, WatchParams};
-use kube::core::{DynamicObject, WatchEvent};
-use tokio::time::{sleep, timeout};
-
+use super::lease;
 use super::request::Requests;
-use crate::error::Chain;
-
-/// How long one watch lasts, in seconds.
-const WATCH_SECONDS: u32 = 290;
+use crate::cache::{Event, Health, Informer, Scope};
 
 /// News of Leases.
 pub(crate) enum LeaseEvent {
-    /// All of them.
-    Listed(Vec<DynamicObject>),
     Changed(Box<DynamicObject>),
-    Deleted(Box<DynamicObject>),
-    /// They cannot be listed, and why.
+    /// The one of this name is gone.
+    Deleted(String),
+    /// All that there are were told of, and are followed.
+    Followed,
+    /// They are not followed, and why.
     Failed(String),
 }
 
-/// The events of the Leases that `selecting` selects, for ever. After a watch that ended they are listed again after
-/// the retry period.
-pub(crate) fn lease_events(requests: &Requests, selecting: ListParams) -> BoxStream<'static, LeaseEvent> {
-    let (settings, limit) = (requests.settings, requests.limit());
-    let (api, selecting) = (requests.api.clone(), Arc::new(selecting));
-    stream::unfold(0_u64, move |round| {
-        let (api, selecting) = (api.clone(), selecting.clone());
-        async move {
-            if round > 0 {
-                sleep(settings.retry).await;
-            }
-            let events = match timeout(limit, api.list(&selecting)).await {
-                Ok(Ok(list)) => {
-                    let version = list.metadata.resource_version.clone().unwrap_or_default();
-                    let opening = timeout(limit, changes(api, selecting, version));
-                    // That a watch fails is no matter: the next list shows the same.
-                    let opened = stream::once(opening)
-                        .filter_map(|opened| async { opened.ok() })
-                        .flatten();
-                    let changes = stream::unfold(opened.boxed(), move |mut changes| async move {
-                        let event = timeout(settings.lease, changes.next()).await.ok().flatten()?;
-                        Some((event, changes))
-                    });
-                    stream::iter([LeaseEvent::Listed(list.items)]).chain(changes).boxed()
-                }
-                Ok(Err(error)) => stream::iter([LeaseEvent::Failed(Chain(&error).to_string())]).boxed(),
-                Err(_) => stream::iter([LeaseEvent::Failed("the API server does not answer".to_owned())]).boxed(),
-            };
-            Some((events, round.saturating_add(1)))
-        }
-    })
-    .flatten()
-    .boxed()
+/// Leases that are followed.
+pub(crate) struct Leases {
+    informer: Informer<DynamicObject>,
+    news: mpsc::UnboundedReceiver<LeaseEvent>,
+    /// All were told of once.
+    listed: bool,
+    settings: Settings,
+    look: Instant,
 }
 
-/// One watch, from its opening to its end.
-async fn changes(
-    api: Api<DynamicObject>,
-    selecting: Arc<ListParams>,
-    version: String,
-) -> BoxStream<'static, LeaseEvent> {
-    let params = WatchParams {
-        label_selector: selecting.label_selector.clone(),
-        field_selector: selecting.field_selector.clone(),
-        ..WatchParams::default().timeout(WATCH_SECONDS)
-    };
-    let events = match api.watch(&params, &version).await {
-        Ok(events) => events.boxed(),
-        Err(error) => stream::iter([Err(error)]).boxed(),
-    };
-    let known = events.try_filter_map(|event| async {
-        match event {
-            WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(LeaseEvent::Changed(Box::new(lease)))),
-            WatchEvent::Deleted(lease) => Ok(Some(LeaseEvent::Deleted(Box::new(lease)))),
-            WatchEvent::Bookmark(_) => Ok(None),
-            WatchEvent::Error(status) => Err(kube::Error::Api(status)),
+impl Leases {
+    /// Those of the election's namespace that are in this scope.
+    pub(crate) fn follow(requests: &Requests, scope: Scope) -> Leases {
+        let cache = requests.client().cache();
+        let scope = Scope {
+            namespace: Some(requests.namespace.clone()),
+            ..scope
+        };
+        let informer = cache.informer_that_is_never_silent(&lease::resource(), scope, requests.settings.lease);
+        let (told, news) = mpsc::unbounded_channel();
+        informer.add_inline_handler(move |event: &Event<DynamicObject>| {
+            let lease = event.object();
+            // The users have ended when nobody listens.
+            let _ = told.send(match event {
+                Event::Deleted { .. } => LeaseEvent::Deleted(lease.metadata.name.clone().unwrap_or_default()),
+                _ => LeaseEvent::Changed(Box::new((**lease).clone())),
+            });
+        });
+        Leases {
+            informer,
+            news,
+            listed: false,
+            settings: requests.settings,
+            look: Instant::now() + requests.settings.retry,
         }
-    });
-    let ended = |error: &kube::Error| {
-        tracing::debug!(error = %Chain(error), "the Leases are not watched; they are listed");
-    };
-    known
-        .inspect_err(ended)
-        .take_while(|event| std::future::ready(event.is_ok()))
-        .filter_map(|event| async { event.ok() })
-        .boxed()
+    }
+
+    /// The next event. It may be dropped at any time.
+    pub(crate) async fn next(&mut self) -> LeaseEvent {
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.news.recv() => return event,
+                synced = timeout_at(self.look, self.informer.synced()), if !self.listed => {
+                    if matches!(synced, Ok(Ok(()))) {
+                        self.listed = true;
+                        self.look = Instant::now();
+                        continue; // what was told before comes first
+                    }
+                }
+                () = sleep_until(self.look), if self.listed => {}
+            }
+            let (news, again) = match self.informer.health() {
+                Health::Synced if self.listed => (LeaseEvent::Followed, self.settings.lease),
+                Health::Degraded { reason } => (LeaseEvent::Failed(reason), self.settings.retry),
+                _ => {
+                    let why = "the API server has not listed them yet";
+                    (LeaseEvent::Failed(why.to_owned()), self.settings.retry)
+                }
+            };
+            self.look = Instant::now() + again;
+            return news;
+        }
+    }
 }

@@ -70,6 +70,16 @@ pub(crate) fn event(line: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Appends the text of an object without its managedFields, and with its kind when it does not say one, and answers
 /// where its id stands in that; `None` when it is no object.
 pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) -> Option<Head> {
+    lean_without(text, kind, lean).map(|(head, _)| head)
+}
+
+/// [`lean`], and where the managedFields that were left out stand in the text.
+pub(crate) fn lean_without(
+    text: &[u8],
+    kind: Option<(&str, &str)>,
+    lean: &mut Vec<u8>,
+) -> Option<(Head, Option<Range<usize>>)> {
+    let mut managed = None;
     let mut head = Head::default();
     let (mut says_version, mut says_kind) = (false, false);
     lean.push(b'{');
@@ -79,7 +89,7 @@ pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) 
         says_kind |= is_name(quoted, "kind");
         if is_name(quoted, "metadata") && text.get(at) == Some(&b'{') {
             push(lean, quoted, b"");
-            return metadata(text, at, lean, &mut head);
+            return metadata(text, at, lean, &mut head, &mut managed);
         }
         let value = value(text, at)?;
         let end = value.end;
@@ -96,11 +106,17 @@ pub(crate) fn lean(text: &[u8], kind: Option<(&str, &str)>, lean: &mut Vec<u8>) 
         }
     }
     lean.push(b'}');
-    ends(text, end).then_some(head)
+    ends(text, end).then_some((head, managed))
 }
 
 /// Appends the metadata that begin at `at`, and answers where they end.
-fn metadata(text: &[u8], at: usize, lean: &mut Vec<u8>, head: &mut Head) -> Option<usize> {
+fn metadata(
+    text: &[u8],
+    at: usize,
+    lean: &mut Vec<u8>,
+    head: &mut Head,
+    managed: &mut Option<Range<usize>>,
+) -> Option<usize> {
     let begin = lean.len();
     // Two of them, or a name with escapes, cannot be pointed to.
     head.odd |= head.metadata != (0, 0);
@@ -109,6 +125,7 @@ fn metadata(text: &[u8], at: usize, lean: &mut Vec<u8>, head: &mut Head) -> Opti
         let value = value(text, at)?;
         let (quoted, end) = (&text[name], value.end);
         if is_name(quoted, "managedFields") {
+            *managed = Some(value);
             return Some(end);
         }
         push(lean, quoted, &text[value.clone()]);

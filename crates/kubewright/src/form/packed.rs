@@ -32,6 +32,7 @@ use kubewright_engine::{ObjectKey, ResourceVersion, Unreadable};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::applied::AppliedFields;
 use super::cut::member;
 use super::views::Views;
 use super::{AsJson, Cached, ObjectId, times};
@@ -85,6 +86,8 @@ pub(crate) struct Packed {
     text: Box<str>,
     head: Head,
     kept: Kept,
+    /// What managers of this process have applied to it.
+    applied: Option<Box<[AppliedFields]>>,
     decoders: Arc<Decoders>,
     /// By the number of the cache. Most objects are never decoded, and most others as one type.
     states: Mutex<Vec<(u32, State)>>,
@@ -103,8 +106,15 @@ enum State {
 
 impl Packed {
     /// An object that was not read yet. The head is that of the text, and has an id.
-    pub(crate) fn unread(text: &str, head: Head, kept: Kept, decoders: &Arc<Decoders>) -> Arc<Packed> {
+    pub(crate) fn unread(
+        text: &str,
+        head: Head,
+        kept: Kept,
+        applied: Option<Box<[AppliedFields]>>,
+        decoders: &Arc<Decoders>,
+    ) -> Arc<Packed> {
         Arc::new(Packed {
+            applied,
             text: Box::from(text),
             head,
             kept,
@@ -299,6 +309,10 @@ impl Cached for Packed {
             None => look(&read::<Vec<OwnerReference>>(owners)),
         }
     }
+
+    fn applied(&self) -> &[AppliedFields] {
+        self.applied.as_deref().unwrap_or_default()
+    }
 }
 
 impl AsJson for Packed {
@@ -335,7 +349,7 @@ mod tests {
         let mut lean = Vec::new();
         let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
         let lean = String::from_utf8(lean).expect("text");
-        Packed::unread(&lean, head, Kept::Whole, decoders)
+        Packed::unread(&lean, head, Kept::Whole, None, decoders)
     }
 
     pub(super) fn is_decoded(packed: &Packed) -> bool {

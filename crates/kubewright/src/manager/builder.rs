@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use tokio::sync::watch;
-
 use super::clusters::Common;
 use super::options::Options;
 use super::{Controllers, Manager};
@@ -16,6 +14,7 @@ use crate::metrics::MetricsServer;
 use crate::observe::Observers;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
+use crate::watch;
 use crate::webhook::WebhookHandlers;
 
 /// Puts a [`Manager`] together.
@@ -89,7 +88,7 @@ impl ManagerBuilder {
             metrics: self.options.metrics.clone(),
             namespaces: std::mem::take(&mut self.options.namespaces),
             kept: std::mem::take(&mut self.options.kept),
-            is_virtual: self.options.clock.is_virtual(),
+            env: self.options.env.clone(),
             caches: collector::Caches::default(),
         };
         self.options
@@ -182,7 +181,7 @@ impl ManagerBuilder {
         let webhooks = WebhookHandlers::new(
             std::mem::take(&mut self.options.webhooks),
             client.clone(),
-            self.options.clock.clone(),
+            self.options.env.clock.clone(),
         );
         let commands = std::mem::replace(&mut self.options.commands, Controllers::channel());
         Ok(Manager {

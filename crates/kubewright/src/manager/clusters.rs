@@ -10,10 +10,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::groups::Group;
+use super::stages::Group;
 use crate::cache::{Cache, StoreOptions, collector};
 use crate::client::{Client, HOME_CLUSTER};
-use crate::clock::Clock;
+use crate::clock::Env;
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::metrics::Metrics;
@@ -28,8 +28,7 @@ pub(super) struct Common {
     pub(super) metrics: Metrics,
     pub(super) namespaces: Vec<String>,
     pub(super) kept: StoreOptions,
-    /// Whether the time is a test's.
-    pub(super) is_virtual: bool,
+    pub(super) env: Env,
     pub(super) caches: collector::Caches,
 }
 
@@ -43,7 +42,7 @@ impl Common {
             self.namespaces.clone(),
             self.kept.clone(),
             cluster,
-            self.is_virtual,
+            self.env.clone(),
         );
         self.caches.add(&cache);
         Client::new(kube.clone(), cache).with_field_manager(&self.name)
@@ -64,7 +63,6 @@ pub(super) struct Clusters {
     common: Common,
     /// Leads to all of them.
     client: Client,
-    clock: Arc<dyn Clock>,
     /// The writers of events, by cluster.
     writers: Group,
     /// Told when its cluster leaves. The end of the manager is the group's matter, so that going away with this says
@@ -74,11 +72,10 @@ pub(super) struct Clusters {
 
 impl Clusters {
     /// Starts the writers of events.
-    pub(super) fn start(common: Common, client: &Client, clock: Arc<dyn Clock>, writers: Group) -> Clusters {
+    pub(super) fn start(common: Common, client: &Client, writers: Group) -> Clusters {
         let mut clusters = Clusters {
             common,
             client: client.clone(),
-            clock,
             writers,
             leaving: BTreeMap::new(),
         };
@@ -87,11 +84,6 @@ impl Clusters {
             clusters.record(&name, &other);
         }
         clusters
-    }
-
-    /// For the stop.
-    pub(super) fn into_group(self) -> Group {
-        self.writers
     }
 
     /// From now on there is this cluster, too.
@@ -134,13 +126,14 @@ impl Clusters {
     /// Lets events be written there until it leaves, or the manager ends.
     fn record(&mut self, name: &str, client: &Client) {
         let (source, stop) = Stop::pair();
-        let (recorder, writing) = EventRecorder::start(client.kube().clone(), self.clock.clone(), stop);
+        let (recorder, writing) = EventRecorder::start(client, self.common.env.clock.clone(), stop);
         client.cache().record_events(recorder, &self.common.name);
         let leaves = Arc::new(Notify::new());
         self.leaving.insert(name.to_owned(), leaves.clone());
         let (every, mut writing) = (self.writers.stop(), Writing(writing));
         self.writers.spawn("event writer", async move {
             tokio::select! {
+                biased;
                 () = every.requested() => {}
                 () = leaves.notified() => {}
             }

@@ -10,17 +10,18 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::clusters::Clusters;
-use super::groups::Group;
 use super::guarded::Started;
+use super::stages::Group;
 use crate::controller::{Controller, LoopEvents, Prepared, SourceHealth, WorkerOptions};
 use crate::election::Permits;
 use crate::error::{Error, Result};
 use crate::health::Checks;
 use crate::sharding::Shards;
 use crate::stop::{Stop, StopSource};
+use crate::watch;
 
 /// Adds controllers and clusters to a manager that runs, and takes them away;
 /// [`Manager::controllers`](crate::Manager::controllers). Cheap to clone.
@@ -158,7 +159,7 @@ struct Running {
 
 impl Running {
     fn is_alive(&self) -> bool {
-        self.alive.has_changed().is_ok()
+        !self.alive.is_closed()
     }
 }
 
@@ -181,11 +182,6 @@ impl RunningControllers {
             running: BTreeMap::new(),
             ending: Vec::new(),
         }
-    }
-
-    /// The controllers, and the writers of events, for the stop.
-    pub(super) fn into_groups(self) -> (Group, Group) {
-        (self.group, self.clusters.into_group())
     }
 
     /// Carries out a command. A step that takes its time is left to a task.
@@ -293,6 +289,7 @@ impl RunningControllers {
             let running = controller.run(options, permits, stop, progress);
             tokio::pin!(running);
             tokio::select! {
+                biased;
                 ended = &mut running => return ended,
                 () = every.requested() => {}
                 () = mine.requested() => {}

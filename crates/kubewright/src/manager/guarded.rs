@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::client::Client;
@@ -12,6 +11,7 @@ use crate::election::Permits;
 use crate::error::Result;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
+use crate::watch;
 
 /// How long a runnable may take to end when this replica leads no more; less than the time between the renew deadline
 /// and the end of a lease.
@@ -71,6 +71,7 @@ impl LeaderRunnable {
                 ended = &mut running => {
                     ended?;
                     tokio::select! {
+                        biased;
                         () = stop.requested() => return Ok(()),
                         () = permit.over() => continue,
                     }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{Command, Controllers, GRACEFUL_SHUTDOWN, ManagerBuilder};
 use crate::cache::{Scope, StoreOptions};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Entropy, Env};
 use crate::controller::Controller;
 use crate::election::LeaderElection;
 use crate::form::packed::Budget;
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     pub(crate) namespaces: Vec<String>,
     pub(crate) clusters: Vec<(String, kube::Client)>,
     pub(crate) kept: StoreOptions,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) env: Env,
     pub(crate) graceful: Duration,
     pub(crate) commands: (Controllers, mpsc::Receiver<Command>),
 }
@@ -66,7 +66,7 @@ impl Options {
             namespaces: Vec::new(),
             clusters: Vec::new(),
             kept: StoreOptions::default(),
-            clock: Arc::new(SystemClock),
+            env: Env::default(),
             graceful: GRACEFUL_SHUTDOWN,
             commands: Controllers::channel(),
         }
@@ -174,7 +174,14 @@ macro_rules! options {
 
             /// Takes the time of day from somewhere else.
             pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-                self.options.clock = clock;
+                self.options.env.clock = clock;
+                self
+            }
+
+            /// Takes random numbers from somewhere else: with a seed a test on one thread, whose time is its own, sends
+            /// the same requests in every run.
+            pub fn entropy(mut self, entropy: Entropy) -> Self {
+                self.options.env.entropy = entropy;
                 self
             }
 

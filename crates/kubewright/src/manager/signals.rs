@@ -17,6 +17,7 @@ async fn first_signal() {
         match signal(SignalKind::terminate()) {
             Ok(mut terminate) => {
                 tokio::select! {
+                    biased;
                     _ = tokio::signal::ctrl_c() => {}
                     _ = terminate.recv() => {}
                 }

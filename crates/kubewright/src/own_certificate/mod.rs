@@ -317,6 +317,7 @@ pub(crate) async fn manage(
     let resolver = current.clone();
     Ok((current, async move {
         tokio::select! {
+            biased;
             () = stop.requested() => {}
             () = keep(rotator, kept, provider, resolver) => {}
         }

@@ -156,6 +156,7 @@ async fn serve(mut operator: Operator, settings: Settings) -> Result<()> {
     }
     let shutdown = async {
         tokio::select! {
+            biased;
             () = shutdown_signal() => {}
             () = orphaned => {}
         }

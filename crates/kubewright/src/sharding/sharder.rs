@@ -3,31 +3,30 @@
 //! One watch shows all Leases of the operator; without one they are listed every retry period. A term ends by a timer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::Next;
 use kubewright_engine::sharding::{LeaseId, Sharding as Machine, fnv1a};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::shards::{HeldShard, Publisher, Shards};
 use super::{MOST, Sharding};
-use crate::clock::Clock;
+use crate::cache::Scope;
+use crate::client::Client;
 use crate::election::request::{LeaseUpdate, Outcome, Requests};
 use crate::election::term::{Ended, Term};
-use crate::election::watch::{LeaseEvent, lease_events};
-use crate::election::{identity, lease, sleep_to};
+use crate::election::watch::{LeaseEvent, Leases};
+use crate::election::{lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::watch;
 
 /// The label of all Leases of one operator; its value is their name.
 const LABEL: &str = "kubewright.dev/sharding";
@@ -48,14 +47,8 @@ pub(crate) struct Sharder {
 }
 
 impl Sharder {
-    pub(crate) fn new(of: Sharding, kube: &kube::Client, clock: Arc<dyn Clock>, metrics: Metrics) -> (Sharder, Shards) {
-        let namespace = of.namespace.as_deref().unwrap_or(kube.default_namespace());
-        let requests = Requests {
-            api: Api::namespaced_with(kube.clone(), namespace, &lease::resource()),
-            identity: of.identity.clone().unwrap_or_else(identity),
-            settings: of.settings,
-            clock,
-        };
+    pub(crate) fn new(of: Sharding, client: &Client, metrics: Metrics) -> (Sharder, Shards) {
+        let requests = Requests::new(client, of.namespace.clone(), of.identity.clone(), of.settings);
         let (held, shards) = Shards::pair();
         let sharder = Sharder {
             of,
@@ -117,14 +110,11 @@ impl Sharder {
     /// The number of shards, which all replicas agree on before any of them works (SH6).
     async fn agree(&mut self) -> Result<usize> {
         let name = format!("{}-shards", self.of.name);
-        let limit = self.requests.limit();
         loop {
-            let agreed = timeout(limit, agreed(&self.requests.api, &self.of, &name)).await;
-            match agreed {
-                Ok(Ok(Some(count))) => return self.take(&name, count),
-                Ok(Ok(None)) => {} // somebody else made it
-                Ok(Err(error)) => self.warn_once(format!("cannot read or create Lease {name}: {}", Chain(&error))),
-                Err(_) => self.warn_once("the API server does not answer".to_owned()),
+            match agreed(&self.requests, &self.of, &name).await {
+                Ok(Some(count)) => return self.take(&name, count),
+                Ok(None) => {} // somebody else made it
+                Err(error) => self.warn_once(format!("cannot read or create Lease {name}: {}", Chain(&error))),
             }
             sleep(self.of.settings.retry).await;
         }
@@ -177,16 +167,17 @@ fn count_of(lease: &DynamicObject) -> Count {
 }
 
 /// Reads the number, or writes it; `None` when another replica was faster.
-async fn agreed(api: &Api<DynamicObject>, of: &Sharding, name: &str) -> Result<Option<Count>, kube::Error> {
-    if let Some(lease) = api.get_opt(name).await? {
+async fn agreed(requests: &Requests, of: &Sharding, name: &str) -> Result<Option<Count>> {
+    let (client, resource, namespace) = (requests.client(), lease::resource(), &requests.namespace);
+    if let Some(lease) = client.live_of(&resource, Some(namespace), name).await? {
         return Ok(Some(count_of(&lease)));
     }
-    let mut lease = DynamicObject::new(name, &lease::resource());
+    let mut lease = DynamicObject::new(name, &resource).within(namespace);
     lease.metadata.annotations = Some([(COUNT.to_owned(), of.shards.to_string())].into());
     label(&mut lease, &of.name);
-    match api.create(&PostParams::default(), &lease).await {
+    match client.write_own(&resource, &lease).await {
         Ok(lease) => Ok(Some(count_of(&lease))),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(error) if error.is_already_exists() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -219,8 +210,8 @@ struct Part {
 
 impl Part {
     async fn run(mut self, stop: Stop) -> Result<()> {
-        let ours = ListParams::default().labels(&format!("{LABEL}={}", self.sharder.of.name));
-        let mut events = lease_events(&self.sharder.requests, ours);
+        let ours = [(LABEL.to_owned(), self.sharder.of.name.clone())].into_iter().collect();
+        let mut leases = Leases::follow(&self.sharder.requests, Scope::all().labels(ours));
         loop {
             let now = self.now();
             self.publish(now);
@@ -239,7 +230,7 @@ impl Part {
                 }
                 Some((id, outcome)) = self.flights.next(), if !self.flights.is_empty() => self.on_outcome(id, outcome),
                 Some((shard, ended)) = self.ending.next(), if !self.ending.is_empty() => self.on_end(shard, ended),
-                Some(event) = events.next() => self.on_event(event)?,
+                event = leases.next() => self.on_event(event)?,
                 () = sleep_to(origin, wake) => {}
             }
         }
@@ -420,41 +411,17 @@ impl Part {
 
     fn on_event(&mut self, event: LeaseEvent) -> Result<()> {
         match event {
-            LeaseEvent::Listed(leases) => self.see_all(leases)?,
-            LeaseEvent::Changed(lease) => self.see(*lease)?,
-            LeaseEvent::Deleted(lease) => {
-                let name = lease.metadata.name.unwrap_or_default();
-                self.gone(&name);
+            LeaseEvent::Followed => {
+                self.machine.members_listed();
+                self.delete_dead();
             }
+            LeaseEvent::Changed(lease) => self.see(*lease)?,
+            LeaseEvent::Deleted(name) => self.gone(&name),
             LeaseEvent::Failed(why) => {
                 self.sharder
                     .warn_once(format!("its Leases can be neither listed nor watched: {why}"));
             }
         }
-        Ok(())
-    }
-
-    fn see_all(&mut self, leases: Vec<DynamicObject>) -> Result<()> {
-        let listed: BTreeSet<String> = leases.iter().filter_map(|lease| lease.metadata.name.clone()).collect();
-        for lease in leases {
-            self.see(lease)?;
-        }
-        for id in self.lease_ids().collect::<Vec<_>>() {
-            if self.present.contains_key(&id) && !listed.contains(&self.lease_of(id)) {
-                self.lost(id);
-            }
-        }
-        for member in self
-            .machine
-            .others()
-            .filter(|name| !listed.contains(*name))
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-        {
-            self.machine.member_seen(&member, None, self.now());
-        }
-        self.machine.members_listed();
-        self.delete_dead();
         Ok(())
     }
 
@@ -510,17 +477,7 @@ impl Part {
     /// Deletes Leases of replicas that are long gone. The fastest replica deletes them; the others may fail.
     fn delete_dead(&self) {
         for (name, version) in self.machine.dead(self.now()) {
-            let (api, name, limit) = (
-                self.sharder.requests.api.clone(),
-                name.to_owned(),
-                self.sharder.requests.limit(),
-            );
-            let params = at_version(version);
-            tokio::spawn(async move {
-                if let Ok(Err(error)) = timeout(limit, api.delete(&name, &params)).await {
-                    tracing::debug!(lease = name, error = %Chain(&error), "the Lease of a replica that is gone was not deleted");
-                }
-            });
+            drop(tokio::spawn(self.sharder.requests.delete(name, at_version(version))));
         }
     }
 
@@ -538,9 +495,7 @@ impl Part {
             .map(at_version);
         async move {
             let Some(params) = params else { return };
-            if let Ok(Err(error)) = timeout(requests.limit(), requests.api.delete(&member, &params)).await {
-                tracing::debug!(lease = member, error = %Chain(&error), "this replica's Lease was not deleted");
-            }
+            requests.delete(&member, params).await;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What controllers ask about shards: whether a key's shard is held here, and for its permit. Cheap to clone.
 
 use kubewright_engine::sharding::shard_of;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::election::Permit;
 use crate::request::Request;
+use crate::watch;
 
 /// The shards as this replica holds them now.
 #[derive(Clone, Debug)]

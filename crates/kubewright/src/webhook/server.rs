@@ -288,6 +288,7 @@ impl Server {
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
+                biased;
                 () = self.stop.requested() => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => accepted,
@@ -312,6 +313,7 @@ impl Server {
             tracing::debug!(%error, %peer, "cannot set TCP_NODELAY for a webhook connection");
         }
         let stream = tokio::select! {
+            biased;
             () = self.stop.requested() => return,
             shaken = timeout(HANDSHAKE, self.tls.accept(stream)) => match shaken {
                 Ok(Ok(stream)) => stream,
@@ -327,6 +329,7 @@ impl Server {
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let served = tokio::select! {
+            biased;
             served = connection.as_mut() => served,
             () = self.stop.requested() => {
                 connection.as_mut().graceful_shutdown();

@@ -1990,7 +1990,8 @@ async fn e4_an_event_whose_answer_was_lost_is_not_written_twice() {
     });
     let (source, stop) = Stop::pair();
     let clock = Arc::new(kubewright::SystemClock);
-    let (recorder, writing) = kubewright::EventRecorder::start(fake.client(), clock, stop);
+    let client = Client::new(fake.client(), Cache::new(fake.client()));
+    let (recorder, writing) = kubewright::EventRecorder::start(&client, clock, stop);
     let involved = kubewright::k8s_openapi::api::core::v1::ObjectReference {
         namespace: Some("a".to_owned()),
         name: Some("x".to_owned()),

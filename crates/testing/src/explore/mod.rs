@@ -70,6 +70,7 @@ pub struct Explore {
     budget: Option<Duration>,
     jobs: usize,
     only: Option<Fault>,
+    seed: u64,
 }
 
 impl std::fmt::Debug for Explore {
@@ -95,6 +96,7 @@ impl Explore {
             budget: Some(Duration::from_secs(60)),
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
+            seed: 0,
         }
     }
 
@@ -136,6 +138,13 @@ impl Explore {
     /// How many runs are played side by side. Default one for each processor.
     pub fn jobs(mut self, jobs: usize) -> Explore {
         self.jobs = jobs.max(1);
+        self
+    }
+
+    /// Leaves another course to chance than that of the seed 0: other uids, generated names and spread retries. A run
+    /// of the same seed and the same fault is the same run.
+    pub fn seed(mut self, seed: u64) -> Explore {
+        self.seed = seed;
         self
     }
 
@@ -209,7 +218,7 @@ impl Explore {
     }
 
     fn play(&self, fault: Option<&Fault>) -> Result<Run> {
-        play(&self.operator, &self.cluster, &self.steps, fault)
+        play(&self.operator, &self.cluster, self.seed, &self.steps, fault)
     }
 }
 

@@ -68,12 +68,18 @@ pub(super) struct Run {
 ///
 /// # Errors
 /// When the cluster or the operator cannot start, or a step of the user is refused.
-pub(super) fn play(operator: &OperatorOf, cluster: &ClusterOf, steps: &[Step], fault: Option<&Fault>) -> Result<Run> {
+pub(super) fn play(
+    operator: &OperatorOf,
+    cluster: &ClusterOf,
+    seed: u64,
+    steps: &[Step],
+    fault: Option<&Fault>,
+) -> Result<Run> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| kubewright::Error::Configuration(format!("no runtime: {error}")))?;
     runtime.block_on(async {
         let start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
-        let cluster = TestCluster::in_virtual_time(start, cluster()).await?;
+        let cluster = TestCluster::with_seed(seed, start, cluster()).await?;
         let (asks, asked) = unbounded_channel();
         let seam = Seam::new(fault.cloned(), cluster.clone(), asks);
         let mut player = Player {

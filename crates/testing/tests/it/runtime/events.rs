@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kubewright::kube::client::Body;
 use kubewright::kube::{self, Api};
-use kubewright::{EventRecorder, EventType, Stop, SystemClock};
+use kubewright::{Cache, Client, EventRecorder, EventType, Stop, SystemClock};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use tokio::sync::watch;
 
@@ -40,7 +40,9 @@ async fn e1_events_wait_for_a_server_that_does_not_answer() -> Result<()> {
     let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
     let gate = watch::Sender::new(false);
     let (stop, token) = Stop::pair();
-    let (recorder, writing) = EventRecorder::start(gated(cluster.kube(), &gate), Arc::new(SystemClock), token);
+    let kube = gated(cluster.kube(), &gate);
+    let client = Client::new(kube.clone(), Cache::new(kube));
+    let (recorder, writing) = EventRecorder::start(&client, Arc::new(SystemClock), token);
     for _ in 0..5_000 {
         recorder.record(
             "shop",
