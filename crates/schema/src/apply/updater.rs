@@ -12,7 +12,7 @@ use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::pruning::Pruning;
 use super::shape::fields;
-use super::views::{Changes, Views, changes, fit_entries, unreadable, untyped, unwritable};
+use super::views::{Changes, Views, changes, fit_entries, is_untyped, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
 pub use scale::{scale_managers, scale_to_parent};
@@ -168,11 +168,10 @@ pub fn update_seen(
         return false;
     }
     let no_version = |owned: &Owned| owned.api_version.matches('/').count() > 1;
-    let untyped = || [live, new].into_iter().any(|object| untyped(kind, object).is_some());
     if managed.entries.values().any(no_version)
         || unreadable(views).is_some()
         || unwritable(views).is_some()
-        || untyped()
+        || is_untyped(kind, live, new)
     {
         // As upstream: an object whose owners are not known any more is not tracked.
         managed.entries.clear();
