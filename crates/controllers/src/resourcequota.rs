@@ -19,10 +19,13 @@ use kubewright::k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::api::ListParams;
-use kubewright::kube::core::{ApiResource, PartialObjectMeta};
+use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
-use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource};
+use kubewright::{
+    Action, Context, Controller, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
+};
 use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
 
@@ -82,22 +85,20 @@ pub(crate) fn controller() -> Controller {
 /// Counts the quotas of a namespace again when an object of this kind in it changes.
 fn replenished_by<K: Object>(controller: Controller, quotas: &Waiting) -> Controller {
     let quotas = quotas.clone();
-    controller.watches::<K>(move |object| near(object, &quotas))
+    controller.watches::<K>(move |object| near(object.meta(), &quotas))
 }
 
-/// The same when one is deleted, of a kind that is counted by its number: of other changes nothing is read.
-fn freed_by<K: Object>(quotas: &Waiting) -> Source
-where
-    PartialObjectMeta<K>: Object,
-{
+/// The same when one is deleted, of a kind that is counted by its number: of other changes nothing is read. The type is
+/// that of the garbage collector, so that metadata are decoded once for both.
+fn freed_by<K: Object>(quotas: &Waiting) -> Source {
     let quotas = quotas.clone();
-    let watch = Watch::<PartialObjectMeta<K>>::new().deleted();
-    watch.map(move |object| near(object, &quotas))
+    let watch = Watch::<PartialObjectMeta<DynamicObject>>::dynamic(&api_resource::<K>()).deleted();
+    watch.map(move |object| near(&object.metadata, &quotas))
 }
 
 /// The quotas in the namespace of an object.
-fn near<K: Object>(object: &K, quotas: &Waiting) -> Vec<Request> {
-    let namespace = object.meta().namespace.as_deref();
+fn near(object: &ObjectMeta, quotas: &Waiting) -> Vec<Request> {
+    let namespace = object.namespace.as_deref();
     let mut quotas = quotas.all();
     quotas.retain(|quota| quota.namespace() == namespace);
     quotas

@@ -133,7 +133,8 @@ impl<K: AnyObject> Watch<K> {
     /// decoded.
     #[must_use]
     pub fn deleted(mut self) -> Watch<K> {
-        self.filters.push(Arc::new(|event| matches!(event, Event::Deleted { .. })));
+        self.filters
+            .push(Arc::new(|event| matches!(event, Event::Deleted { .. })));
         self
     }
 

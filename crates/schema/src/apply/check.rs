@@ -53,7 +53,8 @@ pub(super) fn check_stored(value: &Value, shape: Shape<'_>) -> Vec<String> {
 
 /// Whether a stored object has errors beside another one without any: what both have is not looked at again.
 pub(super) fn has_errors_beside(value: &Value, checked: &Value, shape: Shape<'_>) -> bool {
-    let (Form::Map, Value::Object(map), Value::Object(known)) = (shape.form([Some(value), None]), value, checked) else {
+    let (Form::Map, Value::Object(map), Value::Object(known)) = (shape.form([Some(value), None]), value, checked)
+    else {
         return !check_stored(value, shape).is_empty();
     };
     map.iter().any(|(key, below)| match known.get(key) {

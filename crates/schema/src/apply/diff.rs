@@ -48,15 +48,24 @@ impl Found {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    fn put(&mut self, element: &str, below: Found) {
-        for (ours, theirs) in [
+    fn put(&mut self, element: String, below: Found) {
+        let mut element = Some(element);
+        let mut parts = [
             (&mut self.added, below.added),
             (&mut self.modified, below.modified),
             (&mut self.removed, below.removed),
-        ] {
-            if !theirs.is_empty() {
-                ours.children.put(element.to_owned(), theirs);
-            }
+        ]
+        .into_iter()
+        .filter(|(_, theirs)| !theirs.is_empty())
+        .peekable();
+        while let Some((ours, theirs)) = parts.next() {
+            // Mostly it is in one of them.
+            let name = if parts.peek().is_none() {
+                element.take()
+            } else {
+                element.clone()
+            };
+            ours.children.put(name.unwrap_or_default(), theirs);
         }
     }
 }
@@ -174,7 +183,7 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
             }
         };
         if !below.is_empty() {
-            found.put(&field(key), below);
+            found.put(field(key), below);
         }
     }
     found
@@ -221,7 +230,7 @@ fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> 
             },
             _ => Found::modified(),
         };
-        found.put(element, below);
+        found.put(element.to_owned(), below);
     }
     found
 }
