@@ -260,6 +260,8 @@ pub(crate) fn indented<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use kubewright_schema::protobuf::order::Ordered;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -283,5 +285,54 @@ mod tests {
         // These begin with the same byte.
         check(json!("\u{2027}\u{202a}€&€"), "\"\u{2027}\u{202a}€\\u0026€\"");
         check(json!(["", "plain", "\"\\\n"]), r#"["","plain","\"\\\n"]"#);
+    }
+
+    fn some_value() -> impl Strategy<Value = Value> {
+        let text = || prop_oneof!["[a-z]{0,40}", "[ -~\u{0}-\u{1f}<>&\u{7f}é\u{2027}-\u{202a}𝄞]{0,40}"];
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            text().prop_map(Value::from),
+        ];
+        let key = prop_oneof![
+            text(),
+            prop::sample::select(vec!["kind", "spec", "metadata", "name", "labels"]).prop_map(str::to_owned)
+        ];
+        leaf.prop_recursive(4, 40, 5, move |inner| {
+            prop_oneof![
+                prop::collection::btree_map(key.clone(), inner.clone(), 0..5)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+                prop::collection::vec(inner, 0..5).prop_map(Value::Array),
+            ]
+        })
+    }
+
+    fn depth(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+            Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    proptest! {
+        /// The writer of stored texts and serde's write the same.
+        #[test]
+        fn stored_texts_are_those_of_serde(value in some_value(), at in 0..3_usize) {
+            let order = [
+                Order::SORTED,
+                Order::of_kind("v1", "Pod"),
+                Order::of_kind("apps/v1", "DeploymentList"),
+            ][at];
+            let mut out = Vec::new();
+            let mut writer = Text { out: &mut out, within: 0, deepest: 0 };
+            writer.value(&value, order);
+            let deepest = writer.deepest;
+            prop_assert_eq!(String::from_utf8(out), String::from_utf8(text(&Ordered::new(&value, order))));
+            prop_assert_eq!(deepest, depth(&value));
+        }
     }
 }

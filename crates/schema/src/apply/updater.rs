@@ -731,6 +731,29 @@ mod tests {
         })
     }
 
+    /// What both objects of a write have is looked at once.
+    #[test]
+    fn errors_of_either_object_are_found() {
+        let kind = custom();
+        let objects = [
+            json!({"box": {"a": "x", "b": 1}, "list": [{"k": "a", "v": 1}]}),
+            json!({"box": {"a": 1, "b": 1}, "list": [{"k": "a", "v": 1}]}),
+            json!({"box": {"a": "x", "b": 1}, "list": [{"k": "a", "v": "1"}], "gone": 1}),
+            json!({"box": 7}),
+            json!({"box": null, "gone": {"a": 1}}),
+            json!({"metadata": {"name": "a", "labels": {"a": 1}}, "box": {"a": "x", "b": 1}}),
+            json!({"metadata": {"name": "a", "labels": {"a": "b"}}}),
+            json!({}),
+            Value::Null,
+        ];
+        for live in &objects {
+            for new in &objects {
+                let expected = [live, new].into_iter().any(|object| untyped(&kind, object).is_some());
+                assert_eq!(is_untyped(&kind, live, new), expected, "{live} and {new}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_there_is_not_merged(live in some_object(), config in some_object()) {
