@@ -19,10 +19,13 @@ use kubewright::k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::api::ListParams;
-use kubewright::kube::core::{ApiResource, PartialObjectMeta};
+use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
-use kubewright::{Action, Context, Controller, Event, Object, Reconciler, Request, Result, api_resource};
+use kubewright::{
+    Action, Context, Controller, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
+};
 use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
 
@@ -68,28 +71,37 @@ pub(crate) fn controller() -> Controller {
         .with_predicate(|event: &Event<PersistentVolumeClaim>| match event {
             Event::Modified { old, new } => old.spec != new.spec || old.status != new.status,
             event => is_gone(event),
-        })
-        .with_predicate(is_gone::<PartialObjectMeta<ConfigMap>>)
-        .with_predicate(is_gone::<PartialObjectMeta<Secret>>)
-        .with_predicate(is_gone::<PartialObjectMeta<ReplicationController>>);
+        });
     let controller = replenished_by::<ResourceQuota>(controller, &quotas);
     let controller = replenished_by::<Pod>(controller, &quotas);
     let controller = replenished_by::<Service>(controller, &quotas);
     let controller = replenished_by::<PersistentVolumeClaim>(controller, &quotas);
-    let controller = replenished_by::<PartialObjectMeta<ConfigMap>>(controller, &quotas);
-    let controller = replenished_by::<PartialObjectMeta<Secret>>(controller, &quotas);
-    replenished_by::<PartialObjectMeta<ReplicationController>>(controller, &quotas)
+    controller
+        .source(freed_by::<ConfigMap>(&quotas))
+        .source(freed_by::<Secret>(&quotas))
+        .source(freed_by::<ReplicationController>(&quotas))
 }
 
 /// Counts the quotas of a namespace again when an object of this kind in it changes.
 fn replenished_by<K: Object>(controller: Controller, quotas: &Waiting) -> Controller {
     let quotas = quotas.clone();
-    controller.watches::<K>(move |object| {
-        let namespace = object.meta().namespace.as_deref();
-        let mut quotas = quotas.all();
-        quotas.retain(|quota| quota.namespace() == namespace);
-        quotas
-    })
+    controller.watches::<K>(move |object| near(object.meta(), &quotas))
+}
+
+/// The same when one is deleted, of a kind that is counted by its number: of other changes nothing is read. The type is
+/// that of the garbage collector, so that metadata are decoded once for both.
+fn freed_by<K: Object>(quotas: &Waiting) -> Source {
+    let quotas = quotas.clone();
+    let watch = Watch::<PartialObjectMeta<DynamicObject>>::dynamic(&api_resource::<K>()).deleted();
+    watch.map(move |object| near(&object.metadata, &quotas))
+}
+
+/// The quotas in the namespace of an object.
+fn near(object: &ObjectMeta, quotas: &Waiting) -> Vec<Request> {
+    let namespace = object.namespace.as_deref();
+    let mut quotas = quotas.all();
+    quotas.retain(|quota| quota.namespace() == namespace);
+    quotas
 }
 
 fn is_gone<K>(event: &Event<K>) -> bool {

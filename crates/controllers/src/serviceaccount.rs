@@ -3,8 +3,9 @@
 //! Both come back when they are deleted, and the ConfigMap when it is changed: its data is exactly the certificate, and
 //! keys of other clients are removed. Nothing is made in a namespace that is being deleted.
 //!
-//! The publisher of the certificate is a controller of ConfigMaps of one name, so that the many others are neither
-//! watched nor kept; a namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not. Not
+//! The publisher of the certificate is a controller of the metadata of ConfigMaps of one name: the garbage collector
+//! watches that of all, and one watch serves both. If it asked for the data, the data of all would be sent and kept. A
+//! namespace leads to the key of its ConfigMap, which is reconciled whether it exists or not. Not
 //! here: tokens in Secrets (`token.rs`); those in pods are the API server's.
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::kube::core::PartialObjectMeta;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result, Scope};
 
 use super::RootCa;
@@ -81,16 +83,18 @@ impl RootCaPublisher {
 }
 
 impl Reconciler for RootCaPublisher {
-    type Object = ConfigMap;
+    type Object = PartialObjectMeta<ConfigMap>;
 
-    async fn reconcile(&self, present: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
-        if let Some(data) = self.data()
+    async fn reconcile(&self, known: Arc<PartialObjectMeta<ConfigMap>>, ctx: Context) -> Result<Action> {
+        let Some(data) = self.data().filter(|_| !meta::is_deleting(&known.metadata)) else {
+            return Ok(Action::await_change());
+        };
+        let namespace = known.metadata.namespace.as_deref();
+        if let Some(mut present) = ctx.client().live::<ConfigMap>(namespace, ROOT_CA).await?
             && present.data.as_ref() != Some(&data)
-            && !meta::is_deleting(&present.metadata)
         {
-            let mut wanted = (*present).clone();
-            (wanted.data, wanted.binary_data) = (Some(data), None);
-            ctx.client().update(&wanted).await?;
+            (present.data, present.binary_data) = (Some(data), None);
+            ctx.client().update(&present).await?;
         }
         Ok(Action::await_change())
     }

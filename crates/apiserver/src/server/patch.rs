@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
 use super::write::Part;
-use super::{Call, decode, negotiate};
+use super::{Call, decode, managed, negotiate};
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
@@ -210,14 +210,17 @@ impl Patch {
     }
 
     /// The patched object, fit into its kind; `whole` unless a subresource is patched. `again` reads the patch again,
-    /// for messages that show it.
+    /// for messages that show it. The present object stays as it was.
+    ///
+    /// Its `managedFields` are often the larger part of it, and nearly no patch is about them: then the result is
+    /// without them, which says that they stay as they are.
     #[expect(
         clippy::too_many_arguments,
         reason = "all of them are the circumstances of one patch"
     )]
     fn finished(
-        mut self,
-        old: &Value,
+        self,
+        old: &mut Value,
         resource: &Resource,
         kinds: &Arc<Snapshot>,
         whole: bool,
@@ -225,35 +228,59 @@ impl Patch {
         again: &dyn Fn() -> Result<Patch, Status>,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Status> {
-        let refused = |why: &str| match again() {
-            Ok(patch) => refused_patch(go::text(&patch.document), why),
-            Err(status) => status,
+        let kind = self.kind;
+        let entries = (!self.may_touch_entries()).then(|| managed::take(old)).flatten();
+        let fitted = self.fitted(old, resource, kinds, whole, how, warnings);
+        managed::put_if_any(old, entries);
+        match fitted {
+            Ok(new) => Ok(new),
+            Err(Unfit::Refused(status)) => Err(status),
+            // Findings in the document are reported about the patch.
+            Err(Unfit::Strict(why)) if kind == PatchType::Strategic => {
+                Err(refused_patch(go::text(&again()?.document), &why))
+            }
+            // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
+            Err(unfit) => Err(undecodable(
+                &again()?.apply_to(old, resource)?,
+                &unfit.into_error().to_string(),
+            )),
+        }
+    }
+
+    /// Whether it may change entries of `managedFields`, or an error may show them.
+    fn may_touch_entries(&self) -> bool {
+        let (PatchType::Merge, Value::Object(changes)) = (self.kind, &self.document) else {
+            return true;
         };
+        changes.iter().any(|(field, change)| match field.as_str() {
+            "apiVersion" | "kind" => true,
+            "metadata" => change
+                .as_object()
+                .is_none_or(|change| change.contains_key("managedFields")),
+            _ => false,
+        })
+    }
+
+    fn fitted(
+        mut self,
+        old: &Value,
+        resource: &Resource,
+        kinds: &Arc<Snapshot>,
+        whole: bool,
+        how: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, Unfit> {
         let (kind, findings) = (self.kind, std::mem::take(&mut self.findings));
-        let mut new = self.apply_to(old, resource)?;
+        let mut new = self.apply_to(old, resource).map_err(Unfit::Refused)?;
         if kind == PatchType::Strategic {
-            structural::convert_check(&new, &resource.schema).map_err(|why| refused(&why))?;
+            structural::convert_check(&new, &resource.schema).map_err(Unfit::Strict)?;
             structural::convert(&mut new, &resource.schema);
             // Reflection looks for fields, regardless of the `apiVersion` and `kind` in the object.
             decode::say_what_it_is(&mut new, resource);
         }
-        let unfit = decode::check_patched_kind(&mut new, resource, kinds, whole)
-            .and_then(|unread| fit_fields(&mut new, old, resource, &unread, findings, how, warnings));
-        match unfit {
-            Ok(()) => Ok(new),
-            Err(Unfit::Refused(status)) => Err(status),
-            // Findings in the document are reported about the patch.
-            Err(Unfit::Strict(why)) if kind == PatchType::Strategic => Err(refused(&why)),
-            Err(unfit) => {
-                // It may be as large as the next one.
-                drop(new);
-                // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-                Err(undecodable(
-                    &again()?.apply_to(old, resource)?,
-                    &unfit.into_error().to_string(),
-                ))
-            }
-        }
+        let unread = decode::check_patched_kind(&mut new, resource, kinds, whole)?;
+        fit_fields(&mut new, old, resource, &unread, findings, how, warnings)?;
+        Ok(new)
     }
 
     /// Makes a patched document (a Scale) one of its kind: types are checked, unknown fields dropped and reported.

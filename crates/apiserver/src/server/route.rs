@@ -70,7 +70,10 @@ pub(crate) struct ResourcePath {
 /// Splits a path. A path with an empty segment in the middle is unknown.
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.
-    let path = &*percent_decode_str(path).decode_utf8_lossy();
+    let path = &*match path.contains('%') {
+        true => percent_decode_str(path).decode_utf8_lossy(),
+        false => path.into(),
+    };
     // The target of `CONNECT host:port`, which has no path, and that of `GET *`.
     if !path.starts_with('/') {
         return Path::Page(Page::Nothing);

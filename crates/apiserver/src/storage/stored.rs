@@ -6,19 +6,18 @@
 //!
 //! Invariant: a text is either written here or checked when it is restored, so reading it cannot fail.
 
-use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use kubewright_schema::budget;
 use kubewright_schema::decode::{self, MAX_DEPTH, MAX_STORED_DEPTH};
 use kubewright_schema::protobuf::order::{Order, Ordered, Row};
+use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
-use serde::{Deserialize, Serialize};
-use serde_json::ser::Formatter;
 use serde_json::{Map, Value};
 
 use super::{SizeLimit, StorageError};
+use crate::json::{Text, string};
 
 /// A stored version of an object. Immutable: a write makes another one.
 #[derive(Debug)]
@@ -203,10 +202,12 @@ impl Prepared {
         set_resource_version(&mut value, String::new());
         let mut encoded = Vec::with_capacity(1024);
         let mut at = None;
-        let mut depth = Depth {
-            // Of an object itself, and of its metadata.
-            deepest: if value.is_object() { 2 } else { 0 },
-            ..Depth::default()
+        // Of an object itself, and of its metadata.
+        let mut deepest = if value.is_object() { 2 } else { 0 };
+        let mut write = |out: &mut Vec<u8>, value: &Value, order: Order, within: usize| {
+            let mut text = Text { out, within, deepest };
+            text.value(value, order);
+            deepest = text.deepest;
         };
         match &value {
             Value::Object(object) => write_map(&mut encoded, object, order, |out, key, value, order| match value {
@@ -215,18 +216,18 @@ impl Prepared {
                         if key == "resourceVersion" {
                             at = Some(out.len() + 1);
                         }
-                        depth.write(out, Ordered::new(value, order), 2);
+                        write(out, value, order, 2);
                     });
                 }
-                other => depth.write(out, Ordered::new(other, order), 1),
+                other => write(out, other, order, 1),
             }),
-            other => depth.write(&mut encoded, Ordered::new(other, order), 0),
+            other => write(&mut encoded, other, order, 0),
         }
         Prepared {
             value: Some(value),
             encoded,
             at,
-            depth: depth.deepest,
+            depth: deepest,
         }
     }
 
@@ -306,60 +307,6 @@ impl Prepared {
     }
 }
 
-/// Writes values, and notes how deep they nest.
-#[derive(Default)]
-struct Depth {
-    present: usize,
-    deepest: usize,
-}
-
-impl Depth {
-    /// Writes a value that is in so many lists and objects.
-    fn write(&mut self, out: &mut Vec<u8>, value: Ordered<'_>, within: usize) {
-        self.present = within;
-        let mut serializer = serde_json::Serializer::with_formatter(out, self);
-        value
-            .serialize(&mut serializer)
-            .expect("a JSON value can be written to memory");
-    }
-
-    fn enter(&mut self) {
-        self.present += 1;
-        self.deepest = self.deepest.max(self.present);
-    }
-}
-
-/// As the formatter of compact JSON in Go, but for the counting.
-impl Formatter for &mut Depth {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        crate::json::write_fragment(writer, fragment)
-    }
-
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.enter();
-        writer.write_all(b"[")
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.present -= 1;
-        writer.write_all(b"]")
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.enter();
-        writer.write_all(b"{")
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.present -= 1;
-        writer.write_all(b"}")
-    }
-}
-
-fn write_key(out: &mut Vec<u8>, key: &str) {
-    crate::json::write(out, key);
-}
-
 fn write_map(
     out: &mut Vec<u8>,
     map: &Map<String, Value>,
@@ -371,7 +318,7 @@ fn write_map(
         if index > 0 {
             out.push(b',');
         }
-        write_key(out, key);
+        string(out, key);
         out.push(b':');
         write(out, key, value, order);
     }

@@ -90,22 +90,33 @@ impl Scope {
         if !self.labels.selects_all() && !self.labels.matches(&object.labels()) {
             return false;
         }
-        let judged = || self.membership(&object.metadata(), &|| object.json_or_null());
-        self.fields.is_none() || judged() == Membership::Inside
+        let id = object.object_id();
+        if !self.may_hold_named(id.namespace, id.name.unwrap_or_default()) {
+            return false;
+        }
+        // Then nothing else of the object need be read.
+        self.is_judged_by_metadata()
+            || self.membership(&object.metadata(), &|| object.json_or_null()) == Membership::Inside
     }
 
     /// Whether an object of this key could be in it. The empty name stands for any.
     pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
-        if self.namespace.is_some() && self.namespace.as_deref() != key.namespace.as_deref() {
-            return false;
+        let is_elsewhere = self.namespace.is_some() && self.namespace.as_deref() != key.namespace.as_deref();
+        !is_elsewhere && (key.name.is_empty() || self.may_hold_named(key.namespace.as_deref(), &key.name))
+    }
+
+    /// Whether the fields allow an object of this name.
+    fn may_hold_named(&self, namespace: Option<&str>, name: &str) -> bool {
+        if self.fields.is_none() {
+            return true;
         }
         let meta = ObjectMeta {
-            name: Some(key.name.to_string()),
-            namespace: key.namespace.as_deref().map(str::to_owned),
+            name: Some(name.to_owned()),
+            namespace: namespace.map(str::to_owned),
             ..Default::default()
         };
-        let named = |requirement: &str| !key.name.is_empty() && judge(requirement, &meta, None) == Membership::Outside;
-        !self.requirements().any(named)
+        let excludes = |requirement: &str| judge(requirement, &meta, None) == Membership::Outside;
+        !self.requirements().any(excludes)
     }
 
     /// Judges an object; `json` answers all of it, for fields beyond the metadata.

@@ -129,6 +129,15 @@ impl<K: AnyObject> Watch<K> {
         self
     }
 
+    /// Only deletions, as [`predicate::deleted`](crate::predicate::deleted): the objects of other changes are not even
+    /// decoded.
+    #[must_use]
+    pub fn deleted(mut self) -> Watch<K> {
+        self.filters
+            .push(Arc::new(|event| matches!(event, Event::Deleted { .. })));
+        self
+    }
+
     /// Keys that it wakes wait for more urgent ones, but not for ever: after a second they take part in turns.
     #[must_use]
     pub fn low_priority(mut self) -> Watch<K> {

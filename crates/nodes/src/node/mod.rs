@@ -33,7 +33,8 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, PodStatus, Secret};
 use kubewright::kube::api::{DeleteParams, Patch};
-use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result, Watch, api_resource};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -126,7 +127,12 @@ pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages, proces
         // A pod can be bound before its node is known, and a node that was silent begins to talk again.
         .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
         .watches::<Secret>(move |secret| near(&for_secret, secret.metadata.namespace.as_deref()))
-        .watches::<ConfigMap>(move |map| near(&for_map, map.metadata.namespace.as_deref()))
+        // There are many, and few pods wait for one: nothing of them is kept but the metadata, as the garbage collector
+        // keeps them.
+        .source(
+            Watch::<PartialObjectMeta<DynamicObject>>::dynamic(&api_resource::<ConfigMap>())
+                .map(move |map| near(&for_map, map.metadata.namespace.as_deref())),
+        )
         .concurrency(4)
 }
 

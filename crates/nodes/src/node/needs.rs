@@ -99,7 +99,8 @@ pub(super) async fn unmet(pod: &Pod, client: &Client) -> Result<Vec<(Need, Strin
             let found = client.get::<Secret>(namespace, &need.name).await?;
             found.map(|secret| secret.data.iter().flatten().map(|(key, _)| key.clone()).collect())
         } else {
-            let found = client.get::<ConfigMap>(namespace, &need.name).await?;
+            // Only the metadata of all ConfigMaps are watched.
+            let found = client.live::<ConfigMap>(namespace, &need.name).await?;
             found.map(|map| {
                 let binary = map.binary_data.iter().flatten().map(|(key, _)| key.clone());
                 map.data

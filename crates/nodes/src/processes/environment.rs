@@ -42,8 +42,8 @@ impl Sources {
             }
         }
         for name in maps {
-            if let Some(map) = client.get::<ConfigMap>(namespace, &name).await? {
-                sources.maps.insert(name, (*map).clone());
+            if let Some(map) = client.live::<ConfigMap>(namespace, &name).await? {
+                sources.maps.insert(name, map);
             }
         }
         let wants_services = pod

@@ -51,6 +51,21 @@ pub(super) fn check_stored(value: &Value, shape: Shape<'_>) -> Vec<String> {
     checked(value, shape, Leave::Stored)
 }
 
+/// Whether a stored object has errors beside another one without any: what both have is not looked at again.
+pub(super) fn has_errors_beside(value: &Value, checked: &Value, shape: Shape<'_>) -> bool {
+    let (Form::Map, Value::Object(map), Value::Object(known)) = (shape.form([Some(value), None]), value, checked)
+    else {
+        return !check_stored(value, shape).is_empty();
+    };
+    map.iter().any(|(key, below)| match known.get(key) {
+        Some(known) if measure::same(known, below) => false,
+        known => {
+            let part = shape.part(key);
+            part.is_some_and(|part| has_errors_beside(below, known.unwrap_or(&Value::Null), part.shape))
+        }
+    })
+}
+
 fn checked(value: &Value, shape: Shape<'_>, leave: Leave) -> Vec<String> {
     let mut walk = Walk {
         leave,

@@ -48,15 +48,24 @@ impl Found {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    fn put(&mut self, element: &str, below: Found) {
-        for (ours, theirs) in [
+    fn put(&mut self, element: String, below: Found) {
+        let mut element = Some(element);
+        let mut parts = [
             (&mut self.added, below.added),
             (&mut self.modified, below.modified),
             (&mut self.removed, below.removed),
-        ] {
-            if !theirs.is_empty() {
-                ours.children.put(element.to_owned(), theirs);
-            }
+        ]
+        .into_iter()
+        .filter(|(_, theirs)| !theirs.is_empty())
+        .peekable();
+        while let Some((ours, theirs)) = parts.next() {
+            // Mostly it is in one of them.
+            let name = if parts.peek().is_none() {
+                element.take()
+            } else {
+                element.clone()
+            };
+            ours.children.put(name.unwrap_or_default(), theirs);
         }
     }
 }
@@ -80,8 +89,13 @@ fn is_empty(value: &Value) -> bool {
 
 fn compare(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
     if measure::same(old, new) {
-        return Found::default();
+        Found::default()
+    } else {
+        compare_unequal(old, new, shape)
     }
+}
+
+fn compare_unequal(old: &Value, new: &Value, shape: Shape<'_>) -> Found {
     let form = shape.form([Some(old), Some(new)]);
     match form {
         Form::Leaf => {
@@ -153,14 +167,23 @@ fn compare_maps(old: Option<&Map<String, Value>>, new: Option<&Map<String, Value
     let (olds, news) = (old.unwrap_or(&none), new.unwrap_or(&none));
     let mut found = Found::default();
     for (key, old_part, new_part) in side_by_side(olds, news) {
-        // Equal parts are told apart below, where they are compared anyway. A field that no client wrote has a value
-        // all the same where its struct is present.
-        let absent = |there: bool| if there { shape.absent(key) } else { None };
-        let old_part = old_part.or_else(|| absent(old.is_some()));
-        let new_part = new_part.or_else(|| absent(new.is_some()));
-        let below = compare_parts(old_part, new_part, shape.part_or_nothing(key).shape);
+        let part = || shape.part_or_nothing(key).shape;
+        let below = match (old_part, new_part) {
+            // Of most parts nothing more need be known.
+            (Some(old), Some(new)) if measure::same(old, new) => continue,
+            (Some(old), Some(new)) => compare_unequal(old, new, part()),
+            // A field that no client wrote has a value all the same where its struct is present.
+            (Some(present), None) => {
+                let absent = new.and_then(|_| shape.absent(key));
+                compare_parts(Some(present), absent, part())
+            }
+            (None, present) => {
+                let absent = old.and_then(|_| shape.absent(key));
+                compare_parts(absent, present, part())
+            }
+        };
         if !below.is_empty() {
-            found.put(&field(key), below);
+            found.put(field(key), below);
         }
     }
     found
@@ -207,7 +230,7 @@ fn compare_lists(old: &Value, new: &Value, form: Form<'_>, items: Shape<'_>) -> 
             },
             _ => Found::modified(),
         };
-        found.put(element, below);
+        found.put(element.to_owned(), below);
     }
     found
 }

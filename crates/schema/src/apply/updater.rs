@@ -12,7 +12,7 @@ use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::pruning::Pruning;
 use super::shape::fields;
-use super::views::{Changes, Views, changes, fit_entries, unreadable, untyped, unwritable};
+use super::views::{Changes, Views, changes, fit_entries, is_untyped, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
 pub use scale::{scale_managers, scale_to_parent};
@@ -168,11 +168,10 @@ pub fn update_seen(
         return false;
     }
     let no_version = |owned: &Owned| owned.api_version.matches('/').count() > 1;
-    let untyped = || [live, new].into_iter().any(|object| untyped(kind, object).is_some());
     if managed.entries.values().any(no_version)
         || unreadable(views).is_some()
         || unwritable(views).is_some()
-        || untyped()
+        || is_untyped(kind, live, new)
     {
         // As upstream: an object whose owners are not known any more is not tracked.
         managed.entries.clear();
@@ -730,6 +729,29 @@ mod tests {
                 .filter_map(|(key, value)| Some((key.to_owned(), value?)))
                 .collect()
         })
+    }
+
+    /// What both objects of a write have is looked at once.
+    #[test]
+    fn errors_of_either_object_are_found() {
+        let kind = custom();
+        let objects = [
+            json!({"box": {"a": "x", "b": 1}, "list": [{"k": "a", "v": 1}]}),
+            json!({"box": {"a": 1, "b": 1}, "list": [{"k": "a", "v": 1}]}),
+            json!({"box": {"a": "x", "b": 1}, "list": [{"k": "a", "v": "1"}], "gone": 1}),
+            json!({"box": 7}),
+            json!({"box": null, "gone": {"a": 1}}),
+            json!({"metadata": {"name": "a", "labels": {"a": 1}}, "box": {"a": "x", "b": 1}}),
+            json!({"metadata": {"name": "a", "labels": {"a": "b"}}}),
+            json!({}),
+            Value::Null,
+        ];
+        for live in &objects {
+            for new in &objects {
+                let expected = [live, new].into_iter().any(|object| untyped(&kind, object).is_some());
+                assert_eq!(is_untyped(&kind, live, new), expected, "{live} and {new}");
+            }
+        }
     }
 
     proptest! {

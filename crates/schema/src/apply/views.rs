@@ -57,6 +57,11 @@ pub fn untyped(kind: &ObjectType, value: &Value) -> Option<String> {
     (!errors.is_empty()).then(|| check::joined(&errors))
 }
 
+/// Whether one of the objects of a write has such errors ([`untyped`]). They have most of their values in common.
+pub(super) fn is_untyped(kind: &ObjectType, live: &Value, new: &Value) -> bool {
+    untyped(kind, new).is_some() || kind.is_custom() && check::has_errors_beside(live, new, kind.shape())
+}
+
 /// Why the old object cannot be read in every version in which a manager wrote.
 pub(super) fn unreadable(views: &Views) -> Option<String> {
     views.values().find_map(|seen| match seen {

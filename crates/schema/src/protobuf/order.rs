@@ -54,6 +54,20 @@ impl Order {
         Order(message.map_or(Inner::Sorted, Inner::Struct))
     }
 
+    /// The order in which this value is written: where it is that of its kind, the value says of which.
+    #[must_use]
+    pub fn within(self, value: &Value) -> Order {
+        match self.0 {
+            Inner::Kind => Order::of_object(value),
+            _ => self,
+        }
+    }
+
+    /// Whether keys are sorted, here and in all parts.
+    pub fn is_sorted(self) -> bool {
+        matches!(self.0, Inner::Sorted)
+    }
+
     /// That of the kind which an object says it is of.
     fn of_object(value: &Value) -> Order {
         let text = |key| value.get(key).and_then(Value::as_str);
@@ -102,9 +116,10 @@ impl<'v> Row<'v> {
         let fields = self.fields.iter().enumerate();
         match order.0 {
             Inner::Struct(message) => {
-                let places = message.places();
+                // Both are sorted by their names.
+                let mut places = message.places();
                 self.turns.extend(fields.map(|(at, (key, _))| {
-                    let (rank, order) = place(places, key);
+                    let (rank, order) = place(&mut places, key);
                     (rank, at, order)
                 }));
                 // Fields that the struct does not have stay sorted.
@@ -119,11 +134,14 @@ impl<'v> Row<'v> {
     }
 }
 
-fn place(places: &[Place], key: &str) -> (usize, Order) {
-    match places.binary_search_by(|place| place.name.cmp(key)) {
-        Ok(index) => (TYPE_META.len() + places[index].rank, places[index].order),
+/// The place of a key among those that are left; the ones before it are left no more.
+fn place(places: &mut &[Place], key: &str) -> (usize, Order) {
+    let passed = places.iter().take_while(|place| place.name < key).count();
+    *places = &places[passed..];
+    match places.first().filter(|place| place.name == key) {
+        Some(place) => (TYPE_META.len() + place.rank, place.order),
         // A field may have such a name (`kind` of a reference): it stands where its struct has it.
-        Err(_) => match TYPE_META.iter().position(|name| *name == key) {
+        None => match TYPE_META.iter().position(|name| *name == key) {
             Some(rank) => (rank, Order::SORTED),
             None => (usize::MAX, Order::SORTED),
         },
@@ -197,12 +215,9 @@ impl<'a> Ordered<'a> {
 
 impl Serialize for Ordered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let order = match self.order.0 {
-            Inner::Kind => Order::of_object(self.value),
-            _ => self.order,
-        };
+        let order = self.order.within(self.value);
         match self.value {
-            value if matches!(order.0, Inner::Sorted) => value.serialize(serializer),
+            value if order.is_sorted() => value.serialize(serializer),
             Value::Object(map) => write_map(map, order, &mut Row::default(), serializer),
             Value::Array(items) => {
                 let row = RefCell::new(Row::default());

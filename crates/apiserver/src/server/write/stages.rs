@@ -29,6 +29,7 @@ use crate::server::managed::{self, Fields, Tracking};
 use crate::server::options::parse_version;
 use crate::server::update::check_version;
 use crate::server::upkeep::claims::Claim;
+use crate::values::get;
 
 /// How often a generated name is tried that is taken (`rest.maxNameGenerationCreateAttempts`).
 const MAX_NAMES: usize = 8;
@@ -147,7 +148,7 @@ impl<'a> Writer<'a> {
             object::wipe_system_fields(&mut object);
         }
         let unwritten = Unwritten::take(&self.resource, &mut object);
-        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = get(&object, &["metadata", "labels"]).as_object();
         self.unlabelled = labels.is_none_or(Map::is_empty);
         self.default(&mut object);
         Sent {
