@@ -69,3 +69,13 @@ struct RuntimeChapter;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/faults.md")]
 struct FaultsChapter;
+
+/// Compiles the code of the book's guide to tests of kube-rs projects.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/testing-kube-rs.md")]
+struct KubeRsGuide;
+
+/// Compiles the code of the book's guide to logging.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/guides/logging.md")]
+struct LoggingGuide;

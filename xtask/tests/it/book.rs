@@ -11,6 +11,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::{files, root};
 
+/// Where readers of the book find the files of the repository that are not in it.
+const REPOSITORY: &str = "https://github.com/kubewright/kubewright/blob/main/";
+
 /// The path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
@@ -91,6 +94,10 @@ fn anchors(text: &str) -> BTreeSet<String> {
 
 /// The target of a broken link.
 fn broken(page: &Path, target: &str) -> Option<String> {
+    if let Some(file) = target.strip_prefix(REPOSITORY) {
+        let file = file.split('#').next().unwrap_or_default();
+        return (!root().join(file).exists()).then(|| format!("{}: the repository has no {file}", page.display()));
+    }
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
     }
@@ -117,6 +124,9 @@ fn every_link_leads_somewhere() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "bench/README.md",
+        "docs/conformance.md",
+        "docs/measured.md",
+        "docs/security.md",
     ] {
         all.push(root().join(name));
     }
@@ -134,10 +144,12 @@ fn every_link_leads_somewhere() {
 fn a_link_that_leads_nowhere_is_found() {
     let page = root().join("docs/src/SUMMARY.md");
     let check = |target: &str, found: bool| assert_eq!(broken(&page, target).is_some(), found, "{target}");
-    check("conformance.md", false);
+    check("runtime.md", false);
     check("commands/dev.md#advice", false);
     check("https://example.com/nowhere", false);
     check("nowhere.md", true);
+    check(&format!("{REPOSITORY}docs/conformance.md#controllers"), false);
+    check(&format!("{REPOSITORY}docs/nowhere.md"), true);
     check("commands/dev.md#nowhere", true);
     assert_eq!(
         links("a [b](c.md) `[d](e.md)` [f](g.md#h)\n```\n[i](j.md)\n```"),
@@ -165,6 +177,26 @@ fn every_page_is_in_the_summary_once() {
         );
     }
     assert!(listed.is_empty(), "SUMMARY.md lists what is not there: {listed:?}");
+}
+
+#[test]
+fn every_picture_is_on_a_page() {
+    let mut pictures = Vec::new();
+    files(&root().join("docs/src"), ".svg", &mut pictures);
+    files(&root().join("docs/src"), ".png", &mut pictures);
+    assert!(!pictures.is_empty(), "the book has pictures");
+    let mut shown = BTreeSet::new();
+    for page in pages().into_iter().chain([root().join("README.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        shown.extend(
+            links(&text)
+                .iter()
+                .map(|target| plain(&page.parent().unwrap().join(target))),
+        );
+    }
+    for picture in pictures {
+        assert!(shown.contains(&picture), "no page shows {}", picture.display());
+    }
 }
 
 /// The file and the anchor of `{{#include FILE:ANCHOR}}` and its like.
@@ -257,14 +289,129 @@ fn every_block_of_rust_is_compiled() {
             }
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             let is_included = block.iter().all(|line| line.starts_with("{{#"));
+            // `crates/cli/tests/it/tutorial.rs` makes a project of these pages.
+            let is_built = page.parent().is_some_and(|folder| folder.ends_with("tutorial"));
             assert!(
-                is_included || compiled.contains(&page),
+                is_included || is_built || compiled.contains(&page),
                 "{}: nothing compiles the block that begins with {:?}; include it from a file that is compiled",
                 page.display(),
                 block.first()
             );
         }
     }
+}
+
+/// Words of the pages in all, with code and tables. What is longer belongs beside the book, or is generated on request
+/// (`kubewright explain`, `--help`).
+const MOST_WORDS: usize = 40_000;
+
+#[test]
+fn the_book_can_be_read() {
+    let words: usize = pages()
+        .iter()
+        .map(|page| fs::read_to_string(page).unwrap().split_whitespace().count())
+        .sum();
+    assert!(
+        words <= MOST_WORDS,
+        "the book has {words} words, and should have {MOST_WORDS} at most"
+    );
+}
+
+#[test]
+fn spelling_is_that_of_kubernetes_pages() {
+    let british = [
+        "behaviour",
+        "colour",
+        "honour",
+        "favour",
+        "licence",
+        "organis",
+        "serialis",
+        "recognis",
+        "optimis",
+    ];
+    for page in pages() {
+        for line in prose(&fs::read_to_string(&page).unwrap()) {
+            let line = line.to_lowercase();
+            let found = british.iter().find(|word| line.contains(*word));
+            assert_eq!(found, None, "{}: US spelling: {line}", page.display());
+        }
+    }
+}
+
+#[test]
+fn no_code_hides_in_a_block_of_text() {
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let mut language = None;
+        for line in text.lines() {
+            if let Some(after) = line.strip_prefix("```") {
+                language = language.is_none().then_some(after);
+            }
+            let is_rust = ["fn ", "let ", "pub ", "impl ", "async ", "use "]
+                .iter()
+                .any(|word| line.trim_start().starts_with(word) && line.ends_with([';', '{', '}']));
+            assert!(
+                !(is_rust && matches!(language, Some("text" | ""))),
+                "{}: this is Rust, in a block that nothing compiles: {line}",
+                page.display()
+            );
+        }
+    }
+}
+
+/// The commands of a script or page that make files, each on one line.
+fn scaffolding(text: &str) -> BTreeSet<String> {
+    let joined = text.replace("\\\n", " ");
+    let lines = joined
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines
+        .filter(|line| line.starts_with("kubewright init ") || line.starts_with("kubewright create "))
+        .collect()
+}
+
+#[test]
+fn pages_about_examples_have_the_commands_that_began_them() {
+    let mut known = BTreeSet::new();
+    for example in ["autorebooter", "database", "guestbook", "sidecarset"] {
+        let script = root().join(format!("examples/{example}/scaffold.sh"));
+        let typed = scaffolding(&fs::read_to_string(script).unwrap());
+        assert!(typed.len() > 1, "{example} was begun by commands");
+        if example != "guestbook" {
+            let page = root().join(format!("docs/src/examples/{example}.md"));
+            assert_eq!(scaffolding(&fs::read_to_string(page).unwrap()), typed, "{example}");
+        }
+        known.extend(typed);
+    }
+    let chinese = scaffolding(&fs::read_to_string(root().join("docs/src/zh.md")).unwrap());
+    let others: Vec<&String> = chinese.difference(&known).collect();
+    assert!(
+        chinese.len() > 8 && others.is_empty(),
+        "zh.md: no example began so: {others:?}"
+    );
+}
+
+#[test]
+fn the_readme_shows_code_of_the_example() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let file = root().join("examples/guestbook/src/controller/guestbook_controller.rs");
+    let controller = fs::read_to_string(file).unwrap();
+    let code: Vec<&str> = controller.lines().map(str::trim).collect();
+    let (_, block) = readme
+        .split_once("```rust\nimpl Reconciler")
+        .expect("README shows the core");
+    let (block, _) = block.split_once("\n```").unwrap();
+    let block = format!("impl Reconciler{block}");
+    let shown: Vec<&str> = block
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("//"))
+        .collect();
+    assert!(
+        code.windows(shown.len()).any(|piece| piece == shown),
+        "README shows another code than {shown:#?}"
+    );
 }
 
 /// The commands of the walk through a project, and their output.

@@ -113,10 +113,15 @@ fn pages_say_what_the_command_says() {
         "cluster",
         "demo",
         "version",
+        "assets",
+        "nodes",
+        "processes",
     ];
     let pages = mine.iter().map(|name| folder.join(format!("{name}.md")));
-    // A chapter of its own, because it is also about markers.
-    let pages: Vec<PathBuf> = pages.chain([folder.join("../manifests.md")]).collect();
+    // These are about more than one command.
+    let pages: Vec<PathBuf> = pages
+        .chain([folder.join("../manifests.md"), folder.join("../guides/versions.md")])
+        .collect();
     let cluster = support::RunningCluster::start(&[]);
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
@@ -166,6 +171,8 @@ fn pages_about_scaffolding_say_what_the_command_says() {
         "plugins",
         "build-installer",
         "bundle",
+        "upgrade",
+        "alpha",
     ] {
         let page = folder.join(format!("{name}.md"));
         let blocks = blocks(&fs::read_to_string(&page).unwrap());
@@ -284,24 +291,53 @@ fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
     );
 }
 
-/// The output of `--help` for a command, and for the commands below it.
+/// Options that every command has; the first entry of the page shows them.
+const GLOBAL: [&str; 2] = ["      --output <OUTPUT>", "  -h, --help"];
+
+/// The lines of a help without the options that every command has.
+fn without_global(help: &str) -> Vec<&str> {
+    let mut is_left_out = false;
+    let lines = help.lines().map(str::trim_end).filter(|line| {
+        let is_option = line.starts_with("  -") || line.starts_with("      --");
+        is_left_out = match is_option {
+            true => GLOBAL.iter().any(|option| line.starts_with(option)),
+            // What a flag means may be on the lines below it.
+            false => is_left_out && line.starts_with("          "),
+        };
+        !is_left_out
+    });
+    lines.collect()
+}
+
+/// The help for a command, in short, and for the commands below it.
 fn help_of(command: &[&str], page: &mut String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
         .args(command)
-        .arg("--help")
+        .arg("-h")
         .env("COLUMNS", "100")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let lines = match command {
+        [] => text.lines().map(str::trim_end).collect(),
+        _ => without_global(&text),
+    };
+    // `[=<BOOL>]` says it.
+    let lines = lines.join("\n").replace(" [possible values: true, false]", "");
     let title = ["kubewright"]
         .iter()
         .chain(command)
         .copied()
         .collect::<Vec<_>>()
         .join(" ");
-    page.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n")));
-    let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1);
+    // The list of commands says what their own entries begin with.
+    let (head, list) = lines.split_once("Commands:\n").unwrap_or((&lines, ""));
+    let (_, tail) = list.split_once("\n\n").unwrap_or_default();
+    page.push_str(&format!(
+        "\n## {title}\n\n```text\n{}\n```\n",
+        format!("{head}{tail}").trim_end()
+    ));
+    let listed = lines.lines().skip_while(|line| *line != "Commands:").skip(1);
     for line in listed.take_while(|line| !line.is_empty()) {
         match line.split_whitespace().next() {
             Some("help") | None => {}
@@ -312,18 +348,13 @@ fn help_of(command: &[&str], page: &mut String) {
 
 #[test]
 fn the_pages_made_out_of_the_program_are_current() {
-    let mut commands = "# Commands\n\nEvery command with its flags, as `--help` prints them. What the commands do is on the pages below.\n".to_owned();
+    let mut commands = "# Commands\n\nEvery command with its flags, as `-h` prints them; `--help` says more. Every command takes `--output` and `--help`, too. What the commands do is on the pages below.\n".to_owned();
     help_of(&[], &mut commands);
     check_made("commands.md", &commands, str::to_owned);
 
-    let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` tells the same as this page.\n".to_owned();
+    let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` says what causes it, and what to do.\n\n| code | |\n|---|---|\n".to_owned();
     for explanation in kubewright_codegen::codes::all() {
-        codes.push_str(&format!(
-            "\n## {}: {}\n\n{}\n",
-            explanation.code,
-            explanation.title,
-            explanation.story.trim()
-        ));
+        codes.push_str(&format!("| {} | {} |\n", explanation.code, explanation.title));
     }
     check_made("codes.md", &codes, str::to_owned);
 }

@@ -31,4 +31,5 @@ mod python;
 mod real;
 mod scaffold;
 mod support;
+mod tutorial;
 mod walk;

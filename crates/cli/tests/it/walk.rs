@@ -4,16 +4,12 @@
 //! The output is a snapshot, without times, ports and the paths of this machine. Building the operator is asked for
 //! (see `support::operators`).
 
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{Read, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
+use crate::support::running_dev::RunningDev;
 use crate::support::{self, operators};
-
-/// How long `dev` may take until the expected line.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 struct Walk {
     _place: tempfile::TempDir,
@@ -80,70 +76,6 @@ impl Walk {
     }
 }
 
-/// A `dev` that runs, and its lines.
-struct Dev {
-    process: Child,
-    lines: Receiver<String>,
-    seen: String,
-}
-
-impl Dev {
-    fn start(walk: &Walk) -> Dev {
-        // `exec`, so that the process is the command and no shell.
-        let mut process = walk
-            .shell("exec kubewright dev")
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let out = process.stdout.take().unwrap();
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                // A test that failed reads no more.
-                let _ = send.send(line);
-            }
-        });
-        Dev {
-            process,
-            lines,
-            seen: "$ kubewright dev\n".to_owned(),
-        }
-    }
-
-    /// Reads lines until one has the words.
-    fn until(&mut self, words: &str) {
-        let end = Instant::now() + PATIENCE;
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            self.seen.push_str(&format!("{line}\n"));
-            if line.contains(words) {
-                return;
-            }
-        }
-        panic!("dev never said {words:?}:\n{}", self.seen);
-    }
-
-    /// Presses Ctrl-C; the output afterwards belongs to the walk, too.
-    fn end(mut self) -> String {
-        let sent = Command::new("kill")
-            .args(["-INT", &self.process.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
-            self.seen.push_str(&format!("{line}\n"));
-        }
-        assert!(self.process.wait().unwrap().success(), "{}", self.seen);
-        std::mem::take(&mut self.seen)
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[test]
 fn from_an_empty_folder_to_an_operator_that_reconciles() {
     let script = Command::new("script").arg("--version").output();
@@ -164,20 +96,17 @@ fn from_an_empty_folder_to_an_operator_that_reconciles() {
     walk.type_in("kubewright manifests");
     walk.type_in("cargo test");
 
-    let mut dev = Dev::start(&walk);
+    // `exec`, so that the process is the command and no shell.
+    let mut dev = RunningDev::start(walk.shell("exec kubewright dev"));
     dev.until("operator ready");
     // In another terminal, with the line of `dev`.
-    let export = dev
-        .seen
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("kubeconfig  "));
-    let export = export.unwrap().to_owned();
+    let export = dev.export();
     let first = std::mem::take(&mut walk.seen);
     walk.type_in(&format!("{export}; kubectl apply -k config/samples"));
     // The scaffolded controller says in a condition that all is well, which does not wake it again.
     dev.until("status.conditions[Available].status set to \"True\"");
     walk.type_in(&format!("{export}; kubectl get guestbooks"));
-    let dev = dev.end();
+    let dev = format!("$ kubewright dev\n{}", dev.end());
     assert!(!dev.contains("failed"), "{dev}");
 
     let checkout = operators::checkout();

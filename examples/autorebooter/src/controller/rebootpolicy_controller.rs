@@ -32,6 +32,7 @@ pub struct RebootPolicyReconciler {
 impl Reconciler for RebootPolicyReconciler {
     type Object = RebootPolicy;
 
+    // ANCHOR: reconcile
     /// Called when a RebootPolicy, its Secret or a target has changed, when the database tells of a change, and at
     /// every interval.
     async fn reconcile(&self, policy: Arc<RebootPolicy>, ctx: Context) -> Result<Action> {
@@ -60,6 +61,7 @@ impl Reconciler for RebootPolicyReconciler {
             Err(Trouble::BadQuery(why)) => report::bad_query(&policy, &ctx, &why).await,
         }
     }
+    // ANCHOR_END: reconcile
 
     /// Called when a RebootPolicy is gone: its connection is closed, and its targets stay as they are.
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {

@@ -40,6 +40,7 @@ pub enum Decision {
     },
 }
 
+// ANCHOR: decide
 /// Decides.
 pub fn decide(terms: &Terms, status: &RebootPolicyStatus, hash: &str, now: Timestamp) -> Decision {
     match &status.applied_hash {
@@ -65,6 +66,7 @@ pub fn decide(terms: &Terms, status: &RebootPolicyStatus, hash: &str, now: Times
     }
     Decision::Restart { since }
 }
+// ANCHOR_END: decide
 
 /// How long it still is until `delay` after `begin`; `None` when it is over.
 fn left(begin: Timestamp, delay: Duration, now: Timestamp) -> Option<Duration> {

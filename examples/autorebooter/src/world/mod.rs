@@ -17,6 +17,7 @@ use kubewright::Request;
 
 pub use autorebooter_api::v1alpha1::DatabaseType;
 
+// ANCHOR: world
 /// The outside world.
 pub trait World: Send + Sync + 'static {
     /// Reads a value. A connection to the source is made or shared; `who` uses it from now on and no other. When the
@@ -31,6 +32,7 @@ pub trait World: Send + Sync + 'static {
     /// `who` needs no connection any longer. A connection without users is closed.
     fn leave(&self, who: &Request);
 }
+// ANCHOR_END: world
 
 /// The rows of one column, in an order that depends on the values alone; `None` is NULL.
 pub type Value = Vec<Option<String>>;

@@ -316,6 +316,7 @@ async fn s02_a_change_restarts() -> Outcome {
     scene.told("Restarted", &of_policy).await
 }
 
+// ANCHOR: rest
 #[tokio::test]
 async fn s04_the_value_must_rest() -> Outcome {
     let scene = Scene::start().await?;
@@ -339,6 +340,7 @@ async fn s04_the_value_must_rest() -> Outcome {
     assert_eq!((scene.rollouts("shop").await?, scene.status().await?.restarts), (1, 1));
     scene.is("RestartPending", "False", "NoChange").await
 }
+// ANCHOR_END: rest
 
 #[tokio::test]
 async fn s05_restarts_keep_their_distance() -> Outcome {

@@ -39,6 +39,7 @@ pub struct DatabaseReconciler {
 impl Reconciler for DatabaseReconciler {
     type Object = Database;
 
+    // ANCHOR: reconcile
     /// Called when a Database, one of its children or a Secret that it names has changed, and every now and then.
     async fn reconcile(&self, database: Arc<Database>, ctx: Context) -> Result<Action> {
         let shape = Shape::of(&database);
@@ -70,6 +71,7 @@ impl Reconciler for DatabaseReconciler {
             _ => Action::requeue_after(SOON),
         })
     }
+    // ANCHOR_END: reconcile
 
     /// Called when a Database is being deleted.
     async fn cleanup(&self, database: Arc<Database>, ctx: Context) -> Result<Cleanup> {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::database::shape::Shape;
 
+// ANCHOR: deletion
 /// Ends a Database: its claims, which have no owner, and its Secrets, which go with it unless a client prevents that.
 /// Everything else goes by itself.
 pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Cleanup> {
@@ -53,3 +54,4 @@ pub(super) async fn clean_up(database: &Database, ctx: &Context) -> Result<Clean
     ctx.event(database, EventType::Normal, "Retained", message);
     Ok(Cleanup::Done)
 }
+// ANCHOR_END: deletion

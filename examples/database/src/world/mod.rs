@@ -42,6 +42,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
+// ANCHOR: world
 /// The outside world.
 pub trait World: Send + Sync + 'static {
     /// Logs in and asks for something.
@@ -50,3 +51,4 @@ pub trait World: Send + Sync + 'static {
     /// Makes the login work: the user, the password, the database. Done as the operator, whose password is given.
     fn ensure<'a>(&'a self, login: &'a Login, operators_password: &'a str) -> BoxFuture<'a, Result<(), Trouble>>;
 }
+// ANCHOR_END: world

@@ -22,6 +22,7 @@ pub struct Plan<'a> {
     pub not_upgradable: Vec<&'a Pod>,
 }
 
+// ANCHOR: plan
 /// Plans one round.
 pub fn plan<'a>(set: &SidecarSet, hashes: &Hashes, pods: &[&'a Pod]) -> Plan<'a> {
     let mut plan = Plan::default();
@@ -60,6 +61,7 @@ pub fn plan<'a>(set: &SidecarSet, hashes: &Hashes, pods: &[&'a Pod]) -> Plan<'a>
     }
     plan
 }
+// ANCHOR_END: plan
 
 fn is_selected(set: &SidecarSet, pod: &Pod) -> bool {
     let labels = pod.metadata.labels.clone().unwrap_or_default();

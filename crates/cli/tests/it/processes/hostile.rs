@@ -1,6 +1,6 @@
 //! Pods whose authors mean harm: to the files of the machine, to other pods, to the cluster, to the clusters after it.
 //!
-//! Each test is a line of the threat model in `docs/src/commands/processes.md`. The attacker is another pod, and where
+//! Each test is a line of the threat model in `docs/security.md`. The attacker is another pod, and where
 //! it matters of another namespace, than the victim. They need root, who alone can give each pod a user of its own.
 
 use std::fs;

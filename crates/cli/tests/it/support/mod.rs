@@ -4,6 +4,7 @@
 pub(crate) mod operators;
 pub(crate) mod project;
 pub(crate) mod real;
+pub(crate) mod running_dev;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -14,6 +14,7 @@ use crate::sidecar::{inject, selecting};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PodDefaulter;
 
+// ANCHOR: defaulter
 impl Defaulter for PodDefaulter {
     type Object = v1::Pod;
 
@@ -38,7 +39,9 @@ impl Defaulter for PodDefaulter {
         Ok(())
     }
 }
+// ANCHOR_END: defaulter
 
+// ANCHOR: webhook
 /// The webhooks of pods, and what the API server is told about them. The framework leaves out kube-system and the
 /// namespaces of operators.
 pub fn webhook() -> Webhook<v1::Pod> {
@@ -46,3 +49,4 @@ pub fn webhook() -> Webhook<v1::Pod> {
         .defaulter(PodDefaulter)
         .mutating(|webhook| webhook.path("/mutate-pod").operations([Operation::Create]))
 }
+// ANCHOR_END: webhook

@@ -19,6 +19,7 @@ use super::*;
 /// Longer than the backoffs that a scenario leads to; the whole of one is shorter than the API server lets a watch be.
 const LONG: Duration = Duration::from_secs(200);
 
+// ANCHOR: dying
 /// A cluster in virtual time with an operator that is killed after so many writes.
 async fn world(dies_after: usize) -> Outcome<(Scene, DyingOperator)> {
     let start = "2026-01-01T00:00:10Z".parse()?;
@@ -31,6 +32,7 @@ async fn world(dies_after: usize) -> Outcome<(Scene, DyingOperator)> {
     scene.rest().await?;
     Ok((scene, operator))
 }
+// ANCHOR_END: dying
 
 /// A cluster with a busy user, whose operator may be dead just now.
 struct Scene(TestCluster);
@@ -174,6 +176,7 @@ fn played(dies_after: usize) -> Outcome<(Vec<Value>, usize, usize)> {
     runtime.block_on(upgrades(dies_after))
 }
 
+// ANCHOR: deaths
 #[test]
 fn s19_a_death_after_any_write_changes_nothing() -> Outcome {
     let (expected, writes, unready) = played(usize::MAX)?;
@@ -190,6 +193,7 @@ fn s19_a_death_after_any_write_changes_nothing() -> Outcome {
     }
     Ok(())
 }
+// ANCHOR_END: deaths
 
 #[tokio::test]
 async fn s20_at_rest_nothing_is_written() -> Outcome {
