@@ -4,7 +4,7 @@
 //! every fault that lasts has ended and every retry had its turn, and then until nothing changes. Invariant: without a
 //! fault one process of the operator runs all the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::fault::Fault;
 use super::log::{Entry, Log};
-use super::seam::{Ask, Seam};
+use super::seam::{Ask, Pace, Seam};
 use super::snapshot::{Snapshot, listed};
 use super::steps::Step;
 use super::{ClusterOf, OperatorOf};
@@ -75,7 +75,7 @@ pub(super) fn play(operator: &OperatorOf, cluster: &ClusterOf, steps: &[Step], f
         let start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
         let cluster = TestCluster::in_virtual_time(start, cluster()).await?;
         let (asks, asked) = unbounded_channel();
-        let seam = Seam::new(fault.cloned(), cluster.clone(), asks);
+        let seam = Seam::new(fault.cloned(), Pace::VIRTUAL, BTreeSet::new(), cluster.clone(), asks);
         let mut player = Player {
             operator: operator.clone(),
             cluster,
@@ -251,7 +251,7 @@ impl Player {
                     tokio::time::sleep(RESTART).await;
                     self.start().await?;
                 }
-                Some(Ask::TakeOver) => {
+                Some(Ask::TakeOver { .. }) => {
                     tokio::time::sleep(RESTART).await;
                     self.start().await?;
                 }
