@@ -31,6 +31,8 @@ pub enum Fault {
     Unanswered(usize),
     /// For a minute every write of this kind is refused with 503.
     Outage(usize),
+    /// For a minute every write of this kind is answered with 504, and not carried out.
+    Timeouts(usize),
     /// For a minute the right to make this write is missing.
     Forbidden(usize),
     /// The write takes half a minute.
@@ -87,7 +89,7 @@ pub enum Fault {
 type AtWrite = (&'static str, fn(usize) -> Fault);
 
 /// Names, once for writing and reading.
-const AT_WRITE: [AtWrite; 12] = [
+const AT_WRITE: [AtWrite; 13] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),
@@ -96,6 +98,7 @@ const AT_WRITE: [AtWrite; 12] = [
     ("unsent", Fault::Unsent),
     ("unanswered", Fault::Unanswered),
     ("outage", Fault::Outage),
+    ("timeouts", Fault::Timeouts),
     ("forbidden", Fault::Forbidden),
     ("slow", Fault::Slow),
     ("paused", Fault::Paused),
@@ -137,6 +140,7 @@ impl Fault {
             | Fault::Unsent(write)
             | Fault::Unanswered(write)
             | Fault::Outage(write)
+            | Fault::Timeouts(write)
             | Fault::Forbidden(write)
             | Fault::Slow(write)
             | Fault::Paused(write)
@@ -156,6 +160,7 @@ impl Fault {
             Fault::Unsent(_) => "the connection breaks; nothing is carried out",
             Fault::Unanswered(_) => "it is carried out, and the answer is lost",
             Fault::Outage(_) => return format!("from now on and for {long} such writes are answered with 503"),
+            Fault::Timeouts(_) => return format!("from now on and for {long} such writes are answered with 504"),
             Fault::Forbidden(_) => return format!("from now on and for {long} such writes are answered with 403"),
             Fault::Slow(_) => return format!("it takes {}", time(pace.slow)),
             Fault::Paused(_) => {

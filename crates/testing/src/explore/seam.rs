@@ -104,6 +104,10 @@ struct State {
     /// The revision that lists show, and until when.
     stale: Option<(u64, Instant)>,
     traffic: Traffic,
+    /// The writes of each kind within one second, which began then.
+    burst: (Option<Instant>, BTreeMap<String, usize>),
+    /// A kind of write that came too often.
+    flood: Option<String>,
 }
 
 /// What the processes ask for, beside watches, and what is on its way to them: nobody can know that a process of another
@@ -256,6 +260,14 @@ impl Seam {
     pub(super) fn ask_end(&self, process: usize) {
         // Without a player the run is over.
         let _ = self.asks.send(Ask::End { process });
+    }
+
+    /// The run goes on where the undisturbed one was after a step, with so many writes and events.
+    pub(super) fn goes_on(&self, step: usize, attempts: usize, heard: BTreeMap<String, usize>) {
+        let mut state = self.state();
+        state.step = step;
+        state.attempts = attempts;
+        state.heard = heard;
     }
 
     /// The user's next step begins; answers its number.
@@ -457,6 +469,7 @@ impl Seam {
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
             call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
+        self.brake(&call).await;
         let note = |code: Option<u16>, effective: bool, call: &Call| {
             let what = What::Write { code, effective };
             self.note(process, call.clone(), what);
@@ -486,7 +499,7 @@ impl Seam {
                 self.strike(process);
                 self.touch(parts.uri.path(), &call).await;
             }
-            Some(Fault::Outage(_) | Fault::Forbidden(_)) => {
+            Some(Fault::Outage(_) | Fault::Timeouts(_) | Fault::Forbidden(_)) => {
                 self.strike(process);
                 let first = Entry {
                     at: self.begin.elapsed(),
@@ -504,6 +517,7 @@ impl Seam {
         if self.is_out(&call) {
             let (code, reason) = match self.fault {
                 Some(Fault::Forbidden(_)) => (403, "Forbidden"),
+                Some(Fault::Timeouts(_)) => (504, "Timeout"),
                 _ => (503, "ServiceUnavailable"),
             };
             note(Some(code), false, &call);
@@ -549,6 +563,36 @@ impl Seam {
             return self.crash(process).await;
         }
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
+    }
+
+    /// The kind of write that came in floods.
+    pub(super) fn flood(&self) -> Option<String> {
+        self.state().flood.clone()
+    }
+
+    /// Lets time pass between the writes of a process that makes hundreds of one kind in a second: without, none would
+    /// pass in virtual time, and the run would never end.
+    async fn brake(&self, call: &Call) {
+        const MANY: usize = 200;
+        const SECOND: Duration = Duration::from_secs(1);
+        let is_flood = {
+            let mut state = self.state();
+            let now = Instant::now();
+            if state.burst.0.is_none_or(|begin| now.duration_since(begin) >= SECOND) && state.flood.is_none() {
+                state.burst = (Some(now), BTreeMap::new());
+            }
+            let kind = format!("{} {}", call.verb, resource(call));
+            let count = state.burst.1.entry(kind.clone()).or_default();
+            *count += 1;
+            let is_flood = *count > MANY;
+            if is_flood {
+                state.flood.get_or_insert(kind);
+            }
+            is_flood
+        };
+        if is_flood {
+            tokio::time::sleep(SECOND).await;
+        }
     }
 
     /// Whether a crash loop ends the process after this write.
