@@ -76,7 +76,7 @@ pub use model::status::Status;
 pub use model::user::UserInfo;
 pub use model::{object, status, user};
 pub use server::{
-    Admitted, ApiServer, Arrival, Config, Connect, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong, Wants, Weight,
-    first_broken_escape,
+    Admitted, ApiServer, Arrival, Config, Connect, ForkPoint, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong,
+    Wants, Weight, first_broken_escape,
 };
 pub use wire::websocket;

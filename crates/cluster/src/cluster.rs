@@ -10,12 +10,14 @@
 
 mod authority;
 mod builder;
+mod fork;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{StopSource, kube};
+use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 use kubewright_apiserver::{ApiServer, Place, UserInfo};
 use kubewright_nodes::{Behaviours, Processes};
@@ -27,6 +29,7 @@ use tokio::task::JoinHandle;
 use self::authority::LazyAuthority;
 pub use self::authority::legacy_tokens;
 pub use self::builder::ClusterBuilder;
+pub use self::fork::ForkPoint;
 use crate::error::{Error, Result};
 use crate::inprocess;
 
@@ -65,6 +68,8 @@ struct Inner {
     /// The pods that run as processes.
     processes: Option<Processes>,
     authority: Arc<LazyAuthority>,
+    /// Signs the tokens of service accounts.
+    key: Arc<dyn Signer>,
     pki: Option<Pki>,
     advertised: Option<IpAddr>,
     has_endpoints: bool,

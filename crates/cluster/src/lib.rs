@@ -47,7 +47,7 @@ mod meter;
 mod reviewer;
 mod streams;
 
-pub use cluster::{Cluster, ClusterBuilder, legacy_tokens};
+pub use cluster::{Cluster, ClusterBuilder, ForkPoint, legacy_tokens};
 pub use control::{ControllerManager, Controllers};
 pub use error::{Error, Result};
 pub use kubewright_apiserver::audit::{

@@ -325,12 +325,19 @@ impl TestCluster {
     /// # Errors
     /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
-        let kube = self.kube_of(&operator).await?;
-        self.run_with(operator, kube).await
+        let kube = self.kube_of(&operator, false).await?;
+        self.run_with(operator, kube, false).await
     }
 
     /// The client of an operator under the role of its package, or of the administrator where there is none.
-    pub(crate) async fn kube_of(&self, operator: &Operator) -> Result<kube::Client> {
+    /// `is_granted` says that this cluster has the role already.
+    pub(crate) async fn kube_of(&self, operator: &Operator, is_granted: bool) -> Result<kube::Client> {
+        if is_granted {
+            return Ok(match Rights::account_of_package(operator.name()) {
+                Some((namespace, account)) => self.cluster.client_of_service_account(&namespace, account),
+                None => self.kube(),
+            });
+        }
         match Rights::of_package(operator.name())? {
             Some(rights) => self.kube_with_rights(operator.name(), rights).await,
             None => Ok(self.kube()),
@@ -344,7 +351,7 @@ impl TestCluster {
     pub async fn run_under(&self, operator: Operator, folder: &Path) -> Result<RunningOperator> {
         let rights = Rights::in_folder(folder, operator.name())?;
         let kube = self.kube_with_rights(operator.name(), rights).await?;
-        self.run_with(operator, kube).await
+        self.run_with(operator, kube, false).await
     }
 
     async fn kube_with_rights(&self, name: &str, rights: Rights) -> Result<kube::Client> {
@@ -382,12 +389,18 @@ impl TestCluster {
     /// As [`install_crds`](TestCluster::install_crds), and [`Error::Runtime`] when the operator's parts do not fit
     /// together.
     pub async fn run_as_admin(&self, operator: Operator) -> Result<RunningOperator> {
-        self.run_with(operator, self.kube()).await
+        self.run_with(operator, self.kube(), false).await
     }
 
-    pub(crate) async fn run_with(&self, operator: Operator, kube: kube::Client) -> Result<RunningOperator> {
+    /// `is_installed` says that the CRDs and configurations of this operator are here already.
+    pub(crate) async fn run_with(
+        &self,
+        operator: Operator,
+        kube: kube::Client,
+        is_installed: bool,
+    ) -> Result<RunningOperator> {
         let name = operator.name().to_owned();
-        let mut crds = operator.crds()?;
+        let mut crds = if is_installed { Vec::new() } else { operator.crds()? };
         self.failures.declared(&operator.declaration()?);
         let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
@@ -397,8 +410,10 @@ impl TestCluster {
         routes.open(&self.cluster);
         routes.convert(&mut crds);
         self.install_crds(crds).await?;
-        for configuration in routes.configurations() {
-            self.install(configuration).await?;
+        if !is_installed {
+            for configuration in routes.configurations() {
+                self.install(configuration).await?;
+            }
         }
         let (source, stop) = Stop::pair();
         let source = Arc::new(source);

@@ -104,14 +104,14 @@ impl TestCluster {
         let connections = [BreakingConnection::new(dies_after), BreakingConnection::new(usize::MAX)];
         let [first, second] = connections.clone();
         let now = operator();
-        let kube = self.kube_of(&now).await?;
-        let running = self.run_with(now, first.client(kube.clone())).await?;
+        let kube = self.kube_of(&now, false).await?;
+        let running = self.run_with(now, first.client(kube.clone()), false).await?;
         let cluster = self.clone();
         let task = tokio::spawn(async move {
             let running = AbortOnDrop(running.task);
             first.breaks().await;
             drop(running);
-            let successor = cluster.run_with(operator(), second.client(kube)).await?;
+            let successor = cluster.run_with(operator(), second.client(kube), true).await?;
             let _running = AbortOnDrop(successor.task);
             std::future::pending().await
         });

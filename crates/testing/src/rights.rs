@@ -30,13 +30,15 @@ pub(crate) struct Rights {
 impl Rights {
     /// Those of the package that is tested; `None` when it has no generated role.
     pub(crate) fn of_package(operator: &str) -> Result<Option<Rights>> {
-        // Cargo runs tests in the folder of their package, and says so besides.
-        let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let folder = package.join("config").join("rbac");
-        match folder.join(FILES[0]).exists() {
-            true => Rights::in_folder(&folder, operator).map(Some),
-            false => Ok(None),
-        }
+        let folder = folder_of_package();
+        folder.map(|folder| Rights::in_folder(&folder, operator)).transpose()
+    }
+
+    /// Namespace and name of the account that an operator of the package that is tested has; `None` when it has no
+    /// generated role.
+    pub(crate) fn account_of_package(operator: &str) -> Option<(String, &'static str)> {
+        folder_of_package()?;
+        Some((namespace_of(operator), ACCOUNT))
     }
 
     /// Those of a folder with a generated role.
@@ -48,7 +50,7 @@ impl Rights {
                 roles.extend(read(&path)?);
             }
         }
-        let namespace = format!("{operator}-system");
+        let namespace = namespace_of(operator);
         Ok(Rights { namespace, roles })
     }
 
@@ -96,6 +98,18 @@ impl Rights {
         }
         Ok(())
     }
+}
+
+fn namespace_of(operator: &str) -> String {
+    format!("{operator}-system")
+}
+
+/// The folder with the generated role of the package that is tested.
+fn folder_of_package() -> Option<PathBuf> {
+    // Cargo runs tests in the folder of their package, and says so besides.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let folder = package.join("config").join("rbac");
+    folder.join(FILES[0]).exists().then_some(folder)
 }
 
 /// The Roles and ClusterRoles of a file.

@@ -23,7 +23,7 @@ use crate::storage::StoredObject;
 use crate::values::{At, get};
 
 /// A definition at one revision, without its schemas.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Definition {
     revision: u64,
     group: Arc<str>,
@@ -41,7 +41,7 @@ struct Definition {
 type Rank = (bool, String, u64);
 
 /// The definitions of a group, and the names that they share.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Group {
     holders: BTreeMap<(Sort, Text), BTreeSet<Arc<str>>>,
     wanting: BTreeMap<(Sort, Text), BTreeSet<Arc<str>>>,
@@ -50,7 +50,7 @@ struct Group {
 }
 
 /// All definitions, by name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     known: BTreeMap<Arc<str>, Definition>,
     groups: BTreeMap<Arc<str>, Group>,
@@ -60,7 +60,7 @@ pub(crate) struct Definitions {
 }
 
 /// The kinds that one definition served before, and those that it serves now.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct KindsUpdate {
     pub(crate) name: Arc<str>,
     pub(crate) group: Arc<str>,

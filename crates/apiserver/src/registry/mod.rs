@@ -86,6 +86,13 @@ impl Registry {
         }
     }
 
+    /// Those that another registry serves.
+    pub(crate) fn serving(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            current: RwLock::new(snapshot),
+        }
+    }
+
     /// All built-in kinds.
     #[cfg(test)]
     pub(crate) fn new() -> Self {

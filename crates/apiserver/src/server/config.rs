@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fork::{Derived, ForkPoint};
 use crate::audit::AuditLog;
 use crate::authentication::{Authenticator, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
@@ -148,6 +149,8 @@ pub struct Parts {
     pub audit: Option<AuditLog>,
     /// Measures the usage of pods; with it `metrics.k8s.io` is served.
     pub meter: Option<Arc<dyn Meter>>,
+    /// What another server has made of the same objects.
+    pub(super) derived: Option<Derived>,
 }
 
 impl Parts {
@@ -160,9 +163,21 @@ impl Parts {
             signer: Arc::new(NoSigner),
             audit: None,
             meter: None,
+            derived: None,
             kinds,
             env,
             config,
+        }
+    }
+
+    /// The same with the objects and the history of another server at one moment. Kinds and configuration are those of
+    /// that server, or the first objects of a cluster may be missing.
+    #[must_use]
+    pub fn of_fork(self, point: &ForkPoint) -> Parts {
+        Parts {
+            storage: point.storage.fork().unwrap_or_else(|| point.storage.clone()),
+            derived: Some(point.derived.clone()),
+            ..self
         }
     }
 

@@ -21,6 +21,7 @@ mod delete;
 mod embedded;
 mod empties;
 mod endpoint;
+mod fork;
 mod head;
 mod health;
 mod host;
@@ -77,6 +78,7 @@ pub use crate::wire::query::first_broken_escape;
 pub use config::{Config, Parts};
 use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
+pub use fork::ForkPoint;
 use head::Target;
 pub use head::{Admitted, Arrival};
 pub use special::streams::{Connect, LogOptions, Streams, Wants};
@@ -200,7 +202,9 @@ impl ApiServer {
             signer,
             audit,
             meter,
+            derived,
         } = parts;
+        let is_fork = derived.is_some();
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer =
             authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage, &env));
@@ -224,9 +228,10 @@ impl ApiServer {
             env,
             config,
             authenticator,
-            registry: match &meter {
-                Some(_) => Registry::measuring(kinds),
-                None => Registry::of(kinds),
+            registry: match (&derived, &meter) {
+                (Some(derived), _) => Registry::serving(derived.kinds.clone()),
+                (None, Some(_)) => Registry::measuring(kinds),
+                (None, None) => Registry::of(kinds),
             },
             outbound,
             audit,
@@ -237,7 +242,7 @@ impl ApiServer {
             flow_control,
             watches,
             beginnings: Ledger::new(watch::BEGINNINGS),
-            definitions: std::sync::Mutex::default(),
+            definitions: std::sync::Mutex::new(derived.map(|derived| derived.definitions).unwrap_or_default()),
             claims: upkeep::claims::Claims::default(),
             compaction: upkeep::compaction::Compaction::default(),
             endings: upkeep::endings::WorkerState::default(),
@@ -250,8 +255,11 @@ impl ApiServer {
             patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
-        upkeep::bootstrap::fill(&inner);
-        inner.record_all_allocations();
+        // A fork has all of it.
+        if !is_fork {
+            upkeep::bootstrap::fill(&inner);
+            inner.record_all_allocations();
+        }
         ApiServer { inner: Arc::new(inner) }
     }
 

@@ -565,6 +565,19 @@ impl Storage for MemoryStorage {
         drop(state);
         wake_all(wake);
     }
+
+    fn fork(&self) -> Option<Arc<dyn Storage>> {
+        let state = self.shared.read().fork();
+        Some(Arc::new(MemoryStorage {
+            shared: Arc::new(Shared {
+                progress: Arc::new(Progress::at(state.revision)),
+                state: RwLock::new(state),
+                recent: Mutex::default(),
+                bounds: self.shared.bounds,
+                journal: None,
+            }),
+        }))
+    }
 }
 
 struct MemoryStream {

@@ -402,6 +402,12 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Ends all watches.
     fn close_watches(&self);
+
+    /// Another storage with the same objects and history, which shares their memory: it costs some pointers for each
+    /// store. Nobody watches it, and nothing of it is kept beyond the process. `None` when a storage cannot do this.
+    fn fork(&self) -> Option<Arc<dyn Storage>> {
+        None
+    }
 }
 
 /// An item that a watch gets from its store.

@@ -3,6 +3,7 @@
 //! Invariant: nothing is started before everything that was asked for has been looked at. Not here: the work of a
 //! running cluster ([`Cluster`]).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
-use super::{Cluster, Inner};
+use super::{Cluster, ForkPoint, Inner};
 use crate::control::{self, Controllers, Plan};
 use crate::controllers::Settings;
 use crate::error::{Error, Result};
@@ -46,6 +47,8 @@ pub struct ClusterBuilder {
     audit: Option<AuditLog>,
     still: bool,
     processes: Option<ProcessRuntime>,
+    without: BTreeSet<&'static str>,
+    fork: Option<ForkPoint>,
 }
 
 impl Default for ClusterBuilder {
@@ -70,6 +73,8 @@ impl Default for ClusterBuilder {
             audit: None,
             still: false,
             processes: None,
+            without: BTreeSet::new(),
+            fork: None,
         }
     }
 }
@@ -275,6 +280,22 @@ impl ClusterBuilder {
         self
     }
 
+    /// Does not start these of its controllers ([`controllers`](ClusterBuilder::controllers)), because there is nothing
+    /// for them to do. The API server is as if they ran.
+    #[must_use]
+    pub fn idle(mut self, controllers: impl IntoIterator<Item = &'static str>) -> ClusterBuilder {
+        self.without = controllers.into_iter().collect();
+        self
+    }
+
+    /// Begins with everything that another cluster held, and with its authority and keys; see
+    /// [`Cluster::fork_point`]. The other settings are those of that cluster. Nothing is kept in a folder.
+    #[must_use]
+    pub fn fork(mut self, point: &ForkPoint) -> ClusterBuilder {
+        self.fork = Some(point.clone());
+        self
+    }
+
     /// Starts the cluster. It answers as soon as this returns; its controllers start in the background.
     ///
     /// Must be called inside a tokio runtime with timers (`enable_all`).
@@ -292,11 +313,15 @@ impl ClusterBuilder {
             Some(path) => Some(opened(path, !self.unsynced).await?),
             None => None,
         };
-        let authority = Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone())));
-        let key: Arc<dyn Signer> = match (self.pki.as_ref().and_then(Pki::signer), &data) {
-            (Some(given), _) => given,
-            (None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
-            (None, None) => Arc::new(ServiceAccountKey::default()),
+        let authority = match &self.fork {
+            Some(point) => point.authority.clone(),
+            None => Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone()))),
+        };
+        let key: Arc<dyn Signer> = match (&self.fork, self.pki.as_ref().and_then(Pki::signer), &data) {
+            (Some(point), _, _) => point.key.clone(),
+            (None, Some(given), _) => given,
+            (None, None, Some(data)) => Arc::new(ServiceAccountKey::kept(&data.folder)?),
+            (None, None, None) => Arc::new(ServiceAccountKey::default()),
         };
         let kept = data.as_ref().map(|data| data.folder.path());
         let connections = Limits::default().places();
@@ -327,7 +352,7 @@ impl ClusterBuilder {
             }
         };
         let mut parts = Parts::new(KINDS.clone(), Arc::new(env), config);
-        parts.signer = key;
+        parts.signer = key.clone();
         parts.audit = self.audit;
         parts.meter = meter::served(&names, processes.as_ref());
         let journal = data.map(|data| {
@@ -335,6 +360,9 @@ impl ClusterBuilder {
             parts.storage = Arc::new(storage);
             data.journal
         });
+        if let Some(point) = &self.fork {
+            parts = parts.of_fork(&point.api);
+        }
         let outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
         parts.outbound = outbound.clone();
         let api = ApiServer::with(parts);
@@ -356,7 +384,7 @@ impl ClusterBuilder {
         let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(
             Plan {
-                names,
+                names: names.into_iter().filter(|name| !self.without.contains(name)).collect(),
                 settings,
                 observer: self.observer,
                 election: None,
@@ -372,6 +400,7 @@ impl ClusterBuilder {
             threads,
             processes,
             authority,
+            key,
             pki: self.pki,
             advertised: self.advertised,
             has_endpoints: self.has_endpoints,

@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::log::{Entry, Log};
+use super::seam::Pace;
 
 /// One disturbance of one run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +31,8 @@ pub enum Fault {
     Unanswered(usize),
     /// For a minute every write of this kind is refused with 503.
     Outage(usize),
+    /// For a minute every write of this kind is answered with 504, and not carried out.
+    Timeouts(usize),
     /// For a minute the right to make this write is missing.
     Forbidden(usize),
     /// The write takes half a minute.
@@ -85,7 +89,7 @@ pub enum Fault {
 type AtWrite = (&'static str, fn(usize) -> Fault);
 
 /// Names, once for writing and reading.
-const AT_WRITE: [AtWrite; 12] = [
+const AT_WRITE: [AtWrite; 13] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),
@@ -94,6 +98,7 @@ const AT_WRITE: [AtWrite; 12] = [
     ("unsent", Fault::Unsent),
     ("unanswered", Fault::Unanswered),
     ("outage", Fault::Outage),
+    ("timeouts", Fault::Timeouts),
     ("forbidden", Fault::Forbidden),
     ("slow", Fault::Slow),
     ("paused", Fault::Paused),
@@ -135,6 +140,7 @@ impl Fault {
             | Fault::Unsent(write)
             | Fault::Unanswered(write)
             | Fault::Outage(write)
+            | Fault::Timeouts(write)
             | Fault::Forbidden(write)
             | Fault::Slow(write)
             | Fault::Paused(write)
@@ -144,26 +150,32 @@ impl Fault {
     }
 
     /// What happens, for the timeline.
-    pub(super) fn told(&self) -> &'static str {
-        match self {
+    pub(super) fn told(&self, pace: &Pace) -> String {
+        let long = time(pace.long);
+        let text = match self {
             Fault::CrashBefore(_) => "the operator dies before it sends this",
             Fault::CrashAfter(_) | Fault::CrashLoop(_) => "the operator dies; it never sees the answer",
             Fault::Touched(_) => "somebody else changes the object first",
             Fault::Refused(_) => "the server answers 500 and does nothing",
             Fault::Unsent(_) => "the connection breaks; nothing is carried out",
             Fault::Unanswered(_) => "it is carried out, and the answer is lost",
-            Fault::Outage(_) => "from now on and for a minute such writes are answered with 503",
-            Fault::Forbidden(_) => "from now on and for a minute such writes are answered with 403",
-            Fault::Slow(_) => "it takes half a minute",
-            Fault::Paused(_) => "the process stands still for 20 seconds, and another one takes its place",
+            Fault::Outage(_) => return format!("from now on and for {long} such writes are answered with 503"),
+            Fault::Timeouts(_) => return format!("from now on and for {long} such writes are answered with 504"),
+            Fault::Forbidden(_) => return format!("from now on and for {long} such writes are answered with 403"),
+            Fault::Slow(_) => return format!("it takes {}", time(pace.slow)),
+            Fault::Paused(_) => {
+                let pause = time(pace.pause);
+                return format!("the process stands still for {pause}, and another one takes its place");
+            }
             Fault::NextStep(_) => "the user makes the next step at once",
-            Fault::Held { .. } => "this and what follows is delivered a minute late",
+            Fault::Held { .. } => return format!("this and what follows is delivered {long} late"),
             Fault::Missed { .. } => "this is never delivered; the next list shows what came of it",
             Fault::Cut { .. } => "the connection breaks in the middle of this",
-            Fault::Late { .. } => "it comes three seconds late",
-            Fault::Stale { .. } => "the operator starts anew and for a minute sees an older world",
+            Fault::Late { .. } => return format!("it comes {} late", time(pace.late)),
+            Fault::Stale { .. } => return format!("the operator starts anew and for {long} sees an older world"),
             Fault::Deleted { .. } => "somebody deletes this",
-        }
+        };
+        text.to_owned()
     }
 
     /// The faults of a run, in the order in which they usually find something: one of each class at a time, so that a
@@ -216,6 +228,16 @@ impl Fault {
         });
         classes.push(deleted.collect());
         in_turns(classes)
+    }
+}
+
+/// A time in words.
+fn time(time: Duration) -> String {
+    match (time.as_secs(), time.subsec_millis()) {
+        (60, 0) => "a minute".to_owned(),
+        (1, 0) => "a second".to_owned(),
+        (seconds, 0) => format!("{seconds} seconds"),
+        _ => format!("{} seconds", time.as_secs_f64()),
     }
 }
 

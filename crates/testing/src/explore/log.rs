@@ -147,6 +147,24 @@ impl Log {
         heard
     }
 
+    /// How many writes there were until the end of a step, and how many events of each resource.
+    pub(super) fn counted_until(&self, step: usize) -> (usize, BTreeMap<String, usize>) {
+        let entries = self.entries.iter().filter(|entry| entry.step <= step).cloned();
+        let until = Log {
+            entries: entries.collect(),
+        };
+        (until.attempts().len(), until.heard())
+    }
+
+    /// The step in which the watch of a resource delivered this event; they count from 1.
+    pub(super) fn step_of_event(&self, of: &str, event: usize) -> Option<usize> {
+        let mut events = self
+            .entries
+            .iter()
+            .filter(|entry| matches!(entry.what, What::Event(_)) && resource(&entry.call) == of);
+        Some(events.nth(event.checked_sub(1)?)?.step)
+    }
+
     /// The objects that the operator had made after a step and had not deleted, in the order of their making.
     pub(super) fn made_until(&self, step: usize) -> Vec<Made> {
         let mut all: Vec<Made> = Vec::new();

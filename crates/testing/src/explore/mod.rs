@@ -21,16 +21,18 @@
 //! - `steps.rs`: what the user does,
 //! - `fault.rs`: the faults, and which of them a run admits,
 //! - `seam.rs`, `stream.rs`: the connection at which they strike,
-//! - `play.rs`: one run,
+//! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
-//! - `snapshot.rs`, `oracles.rs`: what counts as a finding,
+//! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding,
 //! - `report.rs`: how it is told.
 //!
 //! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
 
 mod fault;
+mod invariants;
 mod log;
 mod oracles;
+mod place;
 mod play;
 mod report;
 mod seam;
@@ -46,6 +48,7 @@ use std::time::{Duration, Instant};
 
 use kubewright::Operator;
 use kubewright_cluster::{Cluster, ClusterBuilder};
+use serde_json::Value;
 
 pub use fault::Fault;
 pub use oracles::Severity;
@@ -54,7 +57,8 @@ pub use snapshot::Snapshot;
 pub use steps::Step;
 
 use crate::error::{Error, Result};
-use play::{Run, play};
+use invariants::Invariant;
+use play::{Play, Run};
 
 /// Makes the operator of one process.
 type OperatorOf = Arc<dyn Fn() -> Operator + Send + Sync>;
@@ -67,6 +71,7 @@ pub struct Explore {
     operator: OperatorOf,
     cluster: ClusterOf,
     steps: Vec<Step>,
+    invariants: Vec<Invariant>,
     budget: Option<Duration>,
     jobs: usize,
     only: Option<Fault>,
@@ -93,6 +98,7 @@ impl Explore {
             operator: Arc::new(operator),
             cluster: Arc::new(Cluster::builder),
             steps: Vec::new(),
+            invariants: Vec::new(),
             budget: Some(Duration::from_secs(60)),
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
@@ -119,6 +125,31 @@ impl Explore {
     pub fn samples(self, folder: impl AsRef<Path>) -> Result<Explore> {
         let steps = Step::of_samples(folder)?;
         Ok(self.steps(steps))
+    }
+
+    /// What the user relies on at any time, in words, and whether it holds for the objects of the cluster. It is asked
+    /// after each write of anybody, as `at most one primary` must be: the end of a step shows nothing of a moment with
+    /// two. The objects are as the API server has them; what is gone is `null`.
+    ///
+    /// ```no_run
+    /// # fn operator() -> kubewright::Operator { unimplemented!() }
+    /// use kubewright_testing::Explore;
+    ///
+    /// let explore = Explore::of(operator).invariant("at most one primary", |objects| {
+    ///     let is_primary = |object: &&serde_json::Value| object["metadata"]["labels"]["role"] == "primary";
+    ///     objects.iter().filter(|object| object["kind"] == "Pod").filter(is_primary).count() <= 1
+    /// });
+    /// ```
+    pub fn invariant(
+        mut self,
+        what: impl Into<String>,
+        holds: impl Fn(&[Value]) -> bool + Send + Sync + 'static,
+    ) -> Explore {
+        self.invariants.push(Invariant {
+            what: what.into(),
+            holds: Arc::new(holds),
+        });
+        self
     }
 
     /// How long it may take, by the machine's clock; the report says how many faults were left out. Default a minute.
@@ -167,10 +198,17 @@ impl Explore {
     pub fn run(self) -> Result<Report> {
         let begin = Instant::now();
         let budget = budget(self.budget)?;
-        let reference = self.play(None)?;
+        let play = Play {
+            operator: &self.operator,
+            cluster: &self.cluster,
+            seed: self.seed,
+            steps: &self.steps,
+            invariants: &self.invariants,
+        };
+        let reference = play.all(None)?;
         // Whether chance plays a part does not matter to a single fault.
         let again = match self.only {
-            None => Some(self.play(None)?),
+            None => Some(play.all(None)?),
             Some(_) => None,
         };
         let all = match &self.only {
@@ -181,7 +219,7 @@ impl Explore {
         };
         let mut report = Report::new(&reference, all.len(), &self.steps);
         for verdict in oracles::of_reference(&reference, again.as_ref()) {
-            report.found(None, verdict, &reference);
+            report.found(None, verdict, Some(&reference));
         }
         let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
         let failed = Mutex::new(None);
@@ -192,10 +230,8 @@ impl Explore {
                         let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
                             break;
                         };
-                        let played = self.play(Some(fault));
-                        let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                        match played {
-                            Ok(run) => report.played(fault, &run, &reference),
+                        match self.judged(&play, fault, &reference, &report) {
+                            Ok(()) => {}
                             Err(error) => {
                                 failed
                                     .lock()
@@ -217,8 +253,35 @@ impl Explore {
         Ok(report)
     }
 
-    fn play(&self, fault: Option<&Fault>) -> Result<Run> {
-        play(&self.operator, &self.cluster, self.seed, &self.steps, fault)
+    /// Plays a fault and reports what is found.
+    fn judged(&self, play: &Play<'_>, fault: &Fault, reference: &Run, report: &Mutex<Report>) -> Result<()> {
+        let report = || report.lock().unwrap_or_else(PoisonError::into_inner);
+        // A fault that was asked for alone is told from the beginning.
+        if self.only.is_none()
+            && let Some(part) = play.part(fault, reference)?
+        {
+            let suspect = match part.struck {
+                Some(_) => oracles::of_disturbed(fault, &part, reference),
+                None => None,
+            };
+            let mut report = report();
+            match suspect {
+                // What is known needs no other proof.
+                Some(suspect) if report.knows(&suspect) => {
+                    report.counts(&part);
+                    report.found(Some(fault), suspect, None);
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => {
+                    report.counts(&part);
+                    return Ok(());
+                }
+            }
+        }
+        let run = play.all(Some(fault))?;
+        report().played(fault, &run, reference);
+        Ok(())
     }
 }
 

@@ -99,6 +99,14 @@ fn of_any(run: &Run) -> Option<Verdict> {
     if let Some(why) = &run.ended {
         return verdict(high, format!("the operator ended by itself: {why}"), String::new());
     }
+    if let Some((what, step)) = &run.broken {
+        let what = format!("this does not hold all through step {step}: {what}");
+        return verdict(high, what, String::new());
+    }
+    if let Some(write) = &run.flood {
+        let what = format!("it writes without pause, hundreds of times: {write}");
+        return verdict(high, what, String::new());
+    }
     if let Some(step) = run.restless {
         return verdict(high, format!("it never comes to rest after step {step}"), String::new());
     }

@@ -1,10 +1,11 @@
 //! Plays an operator through one run: the steps of its user, with at most one fault.
 //!
 //! A run has a thread and a time of its own. After every step the cluster comes to rest: some minutes pass, in which
-//! every fault that lasts has ended and every retry had its turn, and then until nothing changes. Invariant: without a
+//! every fault that lasts has ended and every retry had its turn, and then until nothing changes. A disturbed run begins
+//! where its fault is ([`Place`]), and ends when the cluster is again as in the undisturbed run. Invariant: without a
 //! fault one process of the operator runs all the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +17,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::fault::Fault;
+use super::invariants::{Invariant, broken};
 use super::log::{Entry, Log};
-use super::seam::{Ask, Seam};
-use super::snapshot::{Snapshot, listed};
+use super::place::{Place, idle, is_idle};
+use super::seam::{Ask, Pace, Seam};
+use super::snapshot::{Reader, Snapshot};
 use super::steps::Step;
 use super::{ClusterOf, OperatorOf};
 use crate::cluster::TestCluster;
@@ -50,6 +53,10 @@ pub(super) struct Run {
     pub(super) hurried: Option<usize>,
     /// The first step after which things changed again and again.
     pub(super) restless: Option<usize>,
+    /// What the user relies on and did not hold, and in which step.
+    pub(super) broken: Option<(String, usize)>,
+    /// A kind of write that came in floods.
+    pub(super) flood: Option<String>,
     /// A write of several that changed something long after a step.
     pub(super) busy: Option<String>,
     /// Writes that changed something though all was done.
@@ -62,41 +69,86 @@ pub(super) struct Run {
     pub(super) panics: Vec<String>,
     /// Reconciles that still fail at the end.
     pub(super) failing: String,
+    /// The moments at rest from which other runs may start, of a run that began with nothing.
+    pub(super) places: Vec<Place>,
 }
 
-/// Plays a run on a thread's own runtime.
-///
-/// # Errors
-/// When the cluster or the operator cannot start, or a step of the user is refused.
-pub(super) fn play(
-    operator: &OperatorOf,
-    cluster: &ClusterOf,
-    seed: u64,
-    steps: &[Step],
-    fault: Option<&Fault>,
-) -> Result<Run> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| kubewright::Error::Configuration(format!("no runtime: {error}")))?;
-    runtime.block_on(async {
-        let start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
-        let cluster = TestCluster::with_seed(seed, start, cluster()).await?;
-        let (asks, asked) = unbounded_channel();
-        let seam = Seam::new(fault.cloned(), cluster.clone(), asks);
-        let mut player = Player {
-            operator: operator.clone(),
-            cluster,
-            seam,
-            asked,
-            processes: BTreeMap::new(),
-            next: 1,
-            is_hurried: false,
-            busy: None,
-            panics: Arc::default(),
+/// What is played.
+pub(super) struct Play<'a> {
+    pub(super) operator: &'a OperatorOf,
+    pub(super) cluster: &'a ClusterOf,
+    pub(super) seed: u64,
+    pub(super) steps: &'a [Step],
+    pub(super) invariants: &'a [Invariant],
+}
+
+/// Where a run begins that does not begin with nothing.
+#[derive(Clone, Copy)]
+struct Begin<'a> {
+    reference: &'a Run,
+    /// After this step.
+    step: usize,
+}
+
+impl Play<'_> {
+    /// Plays a run from the beginning, on a runtime of its own.
+    ///
+    /// # Errors
+    /// When the cluster or the operator cannot start, or a step of the user is refused.
+    pub(super) fn all(&self, fault: Option<&Fault>) -> Result<Run> {
+        let run = self.run(fault, None)?;
+        Ok(run.expect("a run from the beginning is what it is"))
+    }
+
+    /// Plays a run from the moment at rest before its fault until the cluster is as in the undisturbed run. `None` when
+    /// such a run is none of this operator: it writes when it starts anew, or does what it does not do undisturbed.
+    ///
+    /// # Errors
+    /// As [`all`](Play::all).
+    pub(super) fn part(&self, fault: &Fault, reference: &Run) -> Result<Option<Run>> {
+        let Some(step) = Place::before(fault, &reference.log) else {
+            return Ok(None);
         };
-        let run = player.run(steps, fault).await;
-        player.cluster.stop().await;
-        run
-    })
+        self.run(Some(fault), Some(Begin { reference, step }))
+    }
+
+    fn run(&self, fault: Option<&Fault>, begin: Option<Begin<'_>>) -> Result<Option<Run>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| kubewright::Error::Configuration(format!("no runtime: {error}")))?;
+        runtime.block_on(async {
+            let mut builder = (self.cluster)();
+            let mut start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
+            let mut seed = self.seed;
+            if let Some(Begin { reference, step }) = begin {
+                let place = &reference.places[step];
+                start = place.time;
+                // What was drawn until then is there already.
+                seed = seed.wrapping_add(u64::try_from(step).unwrap_or(0)).wrapping_add(1);
+                builder = builder.fork(&place.point).idle(idle(&reference.places));
+            }
+            let cluster = TestCluster::with_seed(seed, start, builder).await?;
+            let (asks, asked) = unbounded_channel();
+            let seam = Seam::new(fault.cloned(), Pace::VIRTUAL, BTreeSet::new(), cluster.clone(), asks);
+            let mut player = Player {
+                operator: self.operator.clone(),
+                cluster,
+                seam,
+                asked,
+                processes: BTreeMap::new(),
+                next: 1,
+                is_installed: begin.is_some(),
+                is_hurried: false,
+                reader: begin.map_or_else(Reader::lenient, |begin| {
+                    begin.reference.places[begin.step].reader.clone()
+                }),
+                busy: None,
+                panics: Arc::default(),
+            };
+            let run = player.run(self, fault, begin).await;
+            player.cluster.stop().await;
+            run
+        })
+    }
 }
 
 struct Player {
@@ -106,6 +158,9 @@ struct Player {
     asked: UnboundedReceiver<Ask>,
     processes: BTreeMap<usize, JoinHandle<std::result::Result<(), kubewright::Error>>>,
     next: usize,
+    /// The operator's definitions and rights are there.
+    is_installed: bool,
+    reader: Reader,
     /// The user does not wait any longer.
     is_hurried: bool,
     busy: Option<String>,
@@ -113,38 +168,52 @@ struct Player {
 }
 
 impl Player {
-    async fn run(&mut self, steps: &[Step], fault: Option<&Fault>) -> Result<Run> {
+    async fn run(&mut self, play: &Play<'_>, fault: Option<&Fault>, begin: Option<Begin<'_>>) -> Result<Option<Run>> {
+        let steps = play.steps;
         let mut run = Run::default();
-        let mut revisions = Vec::new();
-        self.start().await?;
-        let mut is_restless = !self.rest().await?;
-        if is_restless {
-            run.restless = Some(0);
-        }
-        // The operator has installed its definitions.
-        let kinds = listed(&self.cluster).await?;
-        run.ends.push(Snapshot::lenient(&self.cluster, &kinds).await?);
-        revisions.push(self.revision());
-        for (at, step) in steps.iter().enumerate() {
-            let number = self.seam.next_step(step.what());
-            step.make(&self.cluster).await?;
-            is_restless = !self.rest().await? || is_restless;
-            if std::mem::take(&mut self.is_hurried) && at + 1 < steps.len() {
-                run.hurried = Some(number);
+        let mut number = 0;
+        match begin {
+            None => {
+                self.start().await?;
+                if !self.rest().await? {
+                    run.restless = Some(0);
+                }
             }
+            Some(Begin { reference, step }) => {
+                number = step;
+                run.ends.extend_from_slice(&reference.ends[..step]);
+                if !self.begin(fault, begin, step).await? {
+                    return Ok(None);
+                }
+            }
+        }
+        let mut revisions: Vec<u64> = match begin {
+            Some(begin) => begin.reference.places[..number]
+                .iter()
+                .map(|place| place.revision)
+                .collect(),
+            None => Vec::new(),
+        };
+        let first = number;
+        loop {
+            let mut is_restless = false;
             match fault {
                 Some(Fault::Stale { after, sees }) if *after == number => {
                     self.end_all();
                     self.pass(RESTART).await?;
-                    self.seam.show(revisions[*sees]);
+                    self.seam
+                        .show(revisions.get(*sees).copied().unwrap_or_else(|| self.revision()));
                     self.start().await?;
-                    is_restless = !self.rest().await? || is_restless;
+                    is_restless = !self.rest().await?;
                 }
                 Some(Fault::Deleted { after, object }) if *after == number => {
-                    let (log, _) = self.seam.log();
-                    if let Some(made) = log.made_until(number).get(object - 1) {
+                    let made = match begin {
+                        Some(begin) => begin.reference.log.made_until(number),
+                        None => self.seam.log().0.made_until(number),
+                    };
+                    if let Some(made) = made.get(object - 1) {
                         self.delete(made).await;
-                        is_restless = !self.rest().await? || is_restless;
+                        is_restless = !self.rest().await?;
                     }
                 }
                 _ => {}
@@ -152,8 +221,26 @@ impl Player {
             if is_restless {
                 run.restless.get_or_insert(number);
             }
-            run.ends.push(Snapshot::lenient(&self.cluster, &kinds).await?);
+            run.ends.push(self.reader.read(&self.cluster));
             revisions.push(self.revision());
+            match begin {
+                None if fault.is_none() => run.places.extend(self.place()?),
+                None => {}
+                Some(begin) => {
+                    if self.is_over(fault, begin, number, &run) {
+                        break;
+                    }
+                }
+            }
+            let Some(step) = steps.get(number) else { break };
+            number = self.seam.next_step(step.what());
+            step.make(&self.cluster).await?;
+            if !self.rest().await? {
+                run.restless.get_or_insert(number);
+            }
+            if std::mem::take(&mut self.is_hurried) && number < steps.len() {
+                run.hurried = Some(number);
+            }
         }
         self.seam.tell(
             0,
@@ -161,11 +248,19 @@ impl Player {
         );
         run.late_writes = self.writes_within(WATCHED).await?;
         run.failing = self.cluster.failures.describe(None, None);
-        self.end_all();
-        self.pass(RESTART).await?;
-        self.seam.tell(0, "the operator is started anew".to_owned());
-        self.start().await?;
-        run.writes_of_a_restart = self.writes_within(PATIENCE).await?;
+        // From a state of the undisturbed run a restart is that of the undisturbed run.
+        if begin.is_none() {
+            self.end_all();
+            self.pass(RESTART).await?;
+            self.seam.tell(0, "the operator is started anew".to_owned());
+            self.start().await?;
+            run.writes_of_a_restart = self.writes_within(PATIENCE).await?;
+        }
+        let api = self.cluster.cluster().api();
+        run.broken = broken(play.invariants, api, revisions[first]).map(|(what, at)| {
+            let step = revisions.iter().filter(|revision| **revision < at).count();
+            (what, step.min(steps.len()))
+        });
         run.busy = self.busy.take();
         run.ended = self.cluster.ended.borrow().as_ref().map(|(_, why)| why.clone());
         run.panics = self
@@ -174,7 +269,69 @@ impl Player {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
         (run.log, run.struck) = self.seam.log();
-        Ok(run)
+        run.flood = self.seam.flood();
+        if let Some(begin) = begin
+            && !is_idle(&begin.reference.places, begin.step, self.cluster.cluster().api())
+        {
+            return Ok(None);
+        }
+        Ok(Some(run))
+    }
+
+    /// Starts the operator where an undisturbed run was at rest; `false` when it does not stay so.
+    async fn begin(&mut self, fault: Option<&Fault>, begin: Option<Begin<'_>>, step: usize) -> Result<bool> {
+        let Some(Begin { reference, .. }) = begin else {
+            return Ok(true);
+        };
+        // The fault starts the operator by itself.
+        if !matches!(fault, Some(Fault::Stale { .. })) {
+            self.start().await?;
+            let begin = Instant::now();
+            let mut before = self.revision();
+            loop {
+                self.pass(QUIET).await?;
+                let now = self.revision();
+                if now == before {
+                    break;
+                }
+                before = now;
+                if begin.elapsed() > LONGEST {
+                    return Ok(false);
+                }
+            }
+            if self.reader.read(&self.cluster) != reference.ends[step] {
+                return Ok(false);
+            }
+        }
+        let (attempts, heard) = reference.log.counted_until(step);
+        self.seam.goes_on(step, attempts, heard);
+        Ok(true)
+    }
+
+    /// Whether nothing can be found any more: the fault is over, and the cluster is as in the undisturbed run.
+    fn is_over(&self, fault: Option<&Fault>, begin: Begin<'_>, number: usize, run: &Run) -> bool {
+        let lasts = matches!(fault, Some(Fault::Late { .. }));
+        let has_struck = self.seam.log().1.is_some();
+        let is_hurried = run.hurried == Some(number);
+        has_struck
+            && !lasts
+            && !is_hurried
+            && run.restless.is_none()
+            && begin.reference.ends.get(number) == run.ends.last()
+    }
+
+    /// Where another run may begin.
+    fn place(&self) -> Result<Option<Place>> {
+        let cluster = self.cluster.cluster();
+        let Some(point) = cluster.fork_point() else {
+            return Ok(None);
+        };
+        Ok(Some(Place {
+            point,
+            time: self.cluster.now()?,
+            reader: self.reader.clone(),
+            revision: self.revision(),
+        }))
     }
 
     fn revision(&self) -> u64 {
@@ -222,9 +379,10 @@ impl Player {
             _ => {}
         };
         let operator = (self.operator)().observe(Arc::new(observer));
-        let kube = self.cluster.kube_of(&operator).await?;
+        let kube = self.cluster.kube_of(&operator, self.is_installed).await?;
         let client = self.seam.client(process, &kube);
-        let running = self.cluster.run_with(operator, client).await?;
+        let running = self.cluster.run_with(operator, client, self.is_installed).await?;
+        self.is_installed = true;
         self.processes.insert(process, running.task);
         Ok(())
     }
@@ -257,7 +415,7 @@ impl Player {
                     tokio::time::sleep(RESTART).await;
                     self.start().await?;
                 }
-                Some(Ask::TakeOver) => {
+                Some(Ask::TakeOver { .. }) => {
                     tokio::time::sleep(RESTART).await;
                     self.start().await?;
                 }

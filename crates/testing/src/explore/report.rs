@@ -65,27 +65,37 @@ impl Report {
 
     /// Judges a run.
     pub(super) fn played(&mut self, fault: &Fault, run: &Run, reference: &Run) {
-        self.played += 1;
-        if run.struck.is_none() {
-            self.missed += 1;
-            return;
-        }
-        if let Some(verdict) = oracles::of_disturbed(fault, run, reference) {
-            self.found(Some(fault), verdict, run);
+        self.counts(run);
+        if run.struck.is_some()
+            && let Some(verdict) = oracles::of_disturbed(fault, run, reference)
+        {
+            self.found(Some(fault), verdict, Some(run));
         }
     }
 
-    pub(super) fn found(&mut self, fault: Option<&Fault>, verdict: Verdict, run: &Run) {
+    /// Counts a run that was played.
+    pub(super) fn counts(&mut self, run: &Run) {
+        self.played += 1;
+        self.missed += usize::from(run.struck.is_none());
+    }
+
+    /// Whether it was found already.
+    pub(super) fn knows(&self, verdict: &Verdict) -> bool {
+        self.by_text.contains_key(&verdict.what)
+    }
+
+    /// Adds a finding. One that is known already needs no run.
+    pub(super) fn found(&mut self, fault: Option<&Fault>, verdict: Verdict, run: Option<&Run>) {
         let new = || Finding {
             severity: verdict.severity,
             what: verdict.what.clone(),
             faults: Vec::new(),
             details: verdict.details.clone(),
-            timeline: run.log.timeline(run.struck),
+            timeline: run.map_or_else(Vec::new, |run| run.log.timeline(run.struck)),
         };
         let finding = self.by_text.entry(verdict.what.clone()).or_insert_with(new);
         let Some(fault) = fault else { return };
-        if finding.faults.first().is_some_and(|first| fault < first) {
+        if run.is_some() && finding.faults.first().is_some_and(|first| fault < first) {
             let faults = std::mem::take(&mut finding.faults);
             *finding = Finding { faults, ..new() };
         }

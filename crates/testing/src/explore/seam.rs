@@ -4,7 +4,7 @@
 //! a process that has ended sends nothing more; a fault strikes once, unless it says that it lasts. Not here: the
 //! processes themselves, which the player (`play.rs`) starts and ends when this asks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,10 +25,35 @@ use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
-/// How long a fault that lasts does so.
-pub(super) const MINUTE: Duration = Duration::from_secs(60);
-/// How long a process stands still.
-const PAUSE: Duration = Duration::from_secs(20);
+/// How long faults that last do so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// An outage, and how late an event is that is held.
+    pub(super) long: Duration,
+    /// A slow write.
+    pub(super) slow: Duration,
+    /// A process that stands still.
+    pub(super) pause: Duration,
+    /// The events of a kind that are late.
+    pub(super) late: Duration,
+}
+
+impl Pace {
+    /// In virtual time, where minutes cost nothing.
+    pub(super) const VIRTUAL: Pace = Pace {
+        long: Duration::from_secs(60),
+        slow: Duration::from_secs(30),
+        pause: Duration::from_secs(20),
+        late: Duration::from_secs(3),
+    };
+    /// In the machine's time: long enough for an operator to act meanwhile.
+    pub(super) const REAL: Pace = Pace {
+        long: Duration::from_secs(3),
+        slow: Duration::from_millis(1500),
+        pause: Duration::from_secs(4),
+        late: Duration::from_millis(500),
+    };
+}
 
 /// An answer as a process gets it.
 pub(super) type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
@@ -37,8 +62,8 @@ pub(super) type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 pub(super) enum Ask {
     /// End this process and start another one.
     Crash { process: usize },
-    /// Start another process beside the one that stands still.
-    TakeOver,
+    /// Start another process beside this one, which stands still.
+    TakeOver { process: usize },
     /// This process goes on: it may end its reconcile, and no more.
     GoesOn { process: usize },
     /// End this process.
@@ -49,6 +74,9 @@ pub(super) enum Ask {
 
 pub(super) struct Seam {
     pub(super) fault: Option<Fault>,
+    pub(super) pace: Pace,
+    /// Kinds of requests that come all the time.
+    noise: BTreeSet<String>,
     asks: UnboundedSender<Ask>,
     begin: Instant,
     /// For the intruder, and for the newest revision.
@@ -75,12 +103,56 @@ struct State {
     ending: Option<usize>,
     /// The revision that lists show, and until when.
     stale: Option<(u64, Instant)>,
+    traffic: Traffic,
+    /// The writes of each kind within one second, which began then.
+    burst: (Option<Instant>, BTreeMap<String, usize>),
+    /// A kind of write that came too often.
+    flood: Option<String>,
+}
+
+/// What the processes ask for, beside watches, and what is on its way to them: nobody can know that a process of another
+/// program has nothing left to do, but that it asks for nothing can be seen.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// Requests that are not answered, and events that are held.
+    under_way: usize,
+    /// When there was something last.
+    last: Option<Instant>,
+    /// A fault that lasts ends then.
+    due: Option<Instant>,
+    /// The kinds of requests since they were last looked at.
+    kinds: BTreeSet<String>,
+    /// The resources that are watched.
+    pub(super) watched: BTreeSet<String>,
+    /// A process holds a Lease, or wants to.
+    pub(super) elects: bool,
+    /// What the clients call themselves.
+    pub(super) agents: BTreeSet<String>,
+}
+
+/// Something is under way as long as this lives.
+pub(super) struct UnderWay(Arc<Seam>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.traffic.under_way -= 1;
+        state.traffic.last = Some(Instant::now());
+    }
 }
 
 impl Seam {
-    pub(super) fn new(fault: Option<Fault>, cluster: TestCluster, asks: UnboundedSender<Ask>) -> Arc<Seam> {
+    pub(super) fn new(
+        fault: Option<Fault>,
+        pace: Pace,
+        noise: BTreeSet<String>,
+        cluster: TestCluster,
+        asks: UnboundedSender<Ask>,
+    ) -> Arc<Seam> {
         Arc::new(Seam {
             fault,
+            pace,
+            noise,
             asks,
             begin: Instant::now(),
             cluster,
@@ -92,9 +164,68 @@ impl Seam {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A process begins.
+    pub(super) fn begins(&self) {
+        self.state().since_start = 0;
+    }
+
+    /// Something is under way to or from a process.
+    pub(super) fn under_way(self: &Arc<Seam>) -> UnderWay {
+        self.state().traffic.under_way += 1;
+        UnderWay(self.clone())
+    }
+
+    /// A fault that lasts ends then.
+    pub(super) fn due(&self, at: Instant) {
+        let mut state = self.state();
+        state.traffic.due = state.traffic.due.max(Some(at));
+    }
+
+    /// For how long nothing was under way and no fault has lasted; none while something does.
+    pub(super) fn quiet(&self) -> Option<Duration> {
+        let state = self.state();
+        let traffic = &state.traffic;
+        let since = traffic.last.max(traffic.due).unwrap_or(self.begin);
+        match traffic.under_way {
+            0 => Instant::now().checked_duration_since(since),
+            _ => None,
+        }
+    }
+
+    /// What is known about the requests.
+    pub(super) fn traffic<T>(&self, look: impl FnOnce(&Traffic) -> T) -> T {
+        look(&self.state().traffic)
+    }
+
+    /// The kinds of requests since this was last asked.
+    pub(super) fn kinds_of_requests(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.state().traffic.kinds)
+    }
+
+    /// Notes a request. It is under way unless it is a watch, is about a Lease, or is one of those that come all the
+    /// time.
+    fn comes(self: &Arc<Seam>, call: &Call, agent: Option<&str>) -> Option<UnderWay> {
+        let is_under_way = {
+            let mut state = self.state();
+            let traffic = &mut state.traffic;
+            if let Some(agent) = agent.filter(|agent| !traffic.agents.contains(*agent)) {
+                traffic.agents.insert(agent.to_owned());
+            }
+            if call.resource == "leases" {
+                traffic.elects |= call.verb != "watch";
+                return None;
+            }
+            let kind = format!("{} {} {}", call.verb, resource(call), call.subresource);
+            let counts = call.verb != "watch" && !self.noise.contains(&kind);
+            traffic.kinds.insert(kind);
+            counts
+        };
+        is_under_way.then(|| self.under_way())
+    }
+
     /// The client of a process.
     pub(super) fn client(self: &Arc<Seam>, process: usize, kube: &kube::Client) -> kube::Client {
-        self.state().since_start = 0;
+        self.begins();
         let (seam, kube) = (self.clone(), kube.clone());
         let namespace = kube.default_namespace().to_owned();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -129,6 +260,14 @@ impl Seam {
     pub(super) fn ask_end(&self, process: usize) {
         // Without a player the run is over.
         let _ = self.asks.send(Ask::End { process });
+    }
+
+    /// The run goes on where the undisturbed one was after a step, with so many writes and events.
+    pub(super) fn goes_on(&self, step: usize, attempts: usize, heard: BTreeMap<String, usize>) {
+        let mut state = self.state();
+        state.step = step;
+        state.attempts = attempts;
+        state.heard = heard;
     }
 
     /// The user's next step begins; answers its number.
@@ -170,13 +309,15 @@ impl Seam {
         let Some(fault) = &self.fault else { return };
         let at = self.begin.elapsed();
         self.state().struck.get_or_insert(at);
-        self.tell(process, format!("  ✗ {} ({fault})", fault.told()));
+        self.tell(process, format!("  ✗ {} ({fault})", fault.told(&self.pace)));
     }
 
     /// From now on, for a minute, lists show this revision and watches begin late.
     pub(super) fn show(&self, revision: u64) {
         self.strike(0);
-        self.state().stale = Some((revision, Instant::now() + MINUTE));
+        let until = Instant::now() + self.pace.long;
+        self.due(until);
+        self.state().stale = Some((revision, until));
     }
 
     /// What happened so far, and when the fault struck.
@@ -185,7 +326,8 @@ impl Seam {
         (state.log.clone(), state.struck)
     }
 
-    async fn answer(
+    /// Answers a request of a process.
+    pub(super) async fn answer(
         self: Arc<Seam>,
         process: usize,
         kube: &kube::Client,
@@ -195,6 +337,8 @@ impl Seam {
             return std::future::pending().await;
         }
         let call = call_of(&request);
+        let agent = request.headers().get(http::header::USER_AGENT);
+        let _under_way = self.comes(&call, agent.and_then(|agent| agent.to_str().ok()));
         let answered = match call.verb.as_str() {
             "watch" => self.clone().watch(process, kube, request, call).await,
             "list" => kube.send(self.aged(request)?).await.map(boxed),
@@ -258,6 +402,8 @@ impl Seam {
         if !answer.status().is_success() {
             return Ok(boxed(answer));
         }
+        let of = resource(&call);
+        self.state().traffic.watched.insert(of);
         let (parts, body) = answer.into_parts();
         let delivered = stream::Delivery {
             seam: self,
@@ -323,6 +469,7 @@ impl Seam {
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
             call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
+        self.brake(&call).await;
         let note = |code: Option<u16>, effective: bool, call: &Call| {
             let what = What::Write { code, effective };
             self.note(process, call.clone(), what);
@@ -346,13 +493,13 @@ impl Seam {
             }
             Some(Fault::Slow(_)) => {
                 self.strike(process);
-                tokio::time::sleep(MINUTE / 2).await;
+                tokio::time::sleep(self.pace.slow).await;
             }
             Some(Fault::Touched(_)) => {
                 self.strike(process);
                 self.touch(parts.uri.path(), &call).await;
             }
-            Some(Fault::Outage(_) | Fault::Forbidden(_)) => {
+            Some(Fault::Outage(_) | Fault::Timeouts(_) | Fault::Forbidden(_)) => {
                 self.strike(process);
                 let first = Entry {
                     at: self.begin.elapsed(),
@@ -361,17 +508,20 @@ impl Seam {
                     what: What::Told(String::new()),
                     call: call.clone(),
                 };
-                self.state().lasting = Some((first, Instant::now() + MINUTE));
+                let until = Instant::now() + self.pace.long;
+                self.due(until);
+                self.state().lasting = Some((first, until));
             }
             _ => {}
         }
         if self.is_out(&call) {
             let (code, reason) = match self.fault {
                 Some(Fault::Forbidden(_)) => (403, "Forbidden"),
+                Some(Fault::Timeouts(_)) => (504, "Timeout"),
                 _ => (503, "ServiceUnavailable"),
             };
             note(Some(code), false, &call);
-            return refused(&Status::failure("for a minute this is refused", reason).with_code(code)).map(boxed);
+            return refused(&Status::failure("for some time this is refused", reason).with_code(code)).map(boxed);
         }
         let request = Request::from_parts(parts, Body::from(sent.to_vec()));
         let before = self.cluster.cluster().api().resource_version();
@@ -396,8 +546,8 @@ impl Seam {
             }
             Some(Fault::Paused(_)) => {
                 self.strike(process);
-                let _ = self.asks.send(Ask::TakeOver);
-                tokio::time::sleep(PAUSE).await;
+                let _ = self.asks.send(Ask::TakeOver { process });
+                tokio::time::sleep(self.pace.pause).await;
                 self.tell(process, "the process goes on".to_owned());
                 self.state().ending = Some(process);
                 let _ = self.asks.send(Ask::GoesOn { process });
@@ -413,6 +563,36 @@ impl Seam {
             return self.crash(process).await;
         }
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
+    }
+
+    /// The kind of write that came in floods.
+    pub(super) fn flood(&self) -> Option<String> {
+        self.state().flood.clone()
+    }
+
+    /// Lets time pass between the writes of a process that makes hundreds of one kind in a second: without, none would
+    /// pass in virtual time, and the run would never end.
+    async fn brake(&self, call: &Call) {
+        const MANY: usize = 200;
+        const SECOND: Duration = Duration::from_secs(1);
+        let is_flood = {
+            let mut state = self.state();
+            let now = Instant::now();
+            if state.burst.0.is_none_or(|begin| now.duration_since(begin) >= SECOND) && state.flood.is_none() {
+                state.burst = (Some(now), BTreeMap::new());
+            }
+            let kind = format!("{} {}", call.verb, resource(call));
+            let count = state.burst.1.entry(kind.clone()).or_default();
+            *count += 1;
+            let is_flood = *count > MANY;
+            if is_flood {
+                state.flood.get_or_insert(kind);
+            }
+            is_flood
+        };
+        if is_flood {
+            tokio::time::sleep(SECOND).await;
+        }
     }
 
     /// Whether a crash loop ends the process after this write.

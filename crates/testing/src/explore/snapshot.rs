@@ -4,15 +4,15 @@
 //! (addresses, ids of containers), and the end of generated names. Everything else counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::kube::{self, api::Request};
+use kubewright_cluster::ApiServer;
 use serde_json::Value;
 
 use super::log::Named;
 use super::seam::TOUCHED;
 use crate::cluster::TestCluster;
-use crate::error::{Error, Result};
 
 /// Kinds that are no part of the state: events and heartbeats.
 const LEFT_OUT: [&str; 2] = ["events", "leases"];
@@ -20,71 +20,142 @@ const LEFT_OUT: [&str; 2] = ["events", "leases"];
 /// All objects of a cluster, without what differs between any two runs; see [`TestCluster::snapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Sorted by their texts.
-    objects: Vec<(String, Named)>,
+    /// By the names of their stores, sorted by their texts.
+    stores: BTreeMap<String, Arc<Vec<Object>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Object {
+    text: Arc<str>,
+    named: Named,
 }
 
 impl TestCluster {
     /// All objects of the cluster but events and Leases, in a form that is equal for runs that did the same: without
-    /// uids, revisions, times, owners of fields, addresses, and the end of generated names.
-    ///
-    /// # Errors
-    /// [`Error::Api`].
-    pub async fn snapshot(&self) -> Result<Snapshot> {
-        Snapshot::of(self, &listed(self).await?, plain).await
+    /// uids, revisions, times, owners of fields, addresses, and the end of generated names. What the API server makes up
+    /// when it is asked, such as the usage of pods, is none of them.
+    pub fn snapshot(&self) -> Snapshot {
+        Reader::default().read(self)
     }
 }
 
-impl Snapshot {
-    /// As [`TestCluster::snapshot`], and without what counts how often something was written: an operator that needed
-    /// one write more is none the worse.
-    /// The kinds are those of these paths, which [`listed`] finds.
-    pub(super) async fn lenient(cluster: &TestCluster, paths: &[String]) -> Result<Snapshot> {
-        Snapshot::of(cluster, paths, |object, names| {
-            uncounted(object);
-            plain(object, names);
-        })
-        .await
-    }
+/// Reads snapshots of one cluster. An object that did not change is read once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reader {
+    /// Without what counts how often something was written: an operator that needed one write more is none the worse.
+    is_lenient: bool,
+    stores: BTreeMap<String, Store>,
+    /// What replaces the generated names that were seen.
+    names: BTreeMap<String, String>,
+}
 
-    async fn of(
-        cluster: &TestCluster,
-        paths: &[String],
-        reduce: impl Fn(&mut Value, &BTreeMap<String, String>),
-    ) -> Result<Snapshot> {
-        let mut objects = Vec::new();
-        for path in paths {
-            let list = get(cluster, path).await?;
-            let kind = list["kind"]
-                .as_str()
-                .unwrap_or_default()
-                .trim_end_matches("List")
-                .to_owned();
-            for mut object in list["items"].as_array().cloned().unwrap_or_default() {
-                object["kind"] = Value::from(kind.clone());
-                if kind == "Secret" {
-                    keys_only(&mut object["data"]);
-                }
-                objects.push((resource_of(path), object));
-            }
+#[derive(Clone, Debug)]
+struct Store {
+    /// The server's count of its changes.
+    changes: u64,
+    /// By key, with the revision.
+    objects: BTreeMap<Arc<str>, (u64, Object)>,
+    sorted: Arc<Vec<Object>>,
+}
+
+impl Reader {
+    pub(super) fn lenient() -> Reader {
+        Reader {
+            is_lenient: true,
+            ..Reader::default()
         }
-        let names: BTreeMap<String, String> = objects.iter().filter_map(|(_, object)| generated(object)).collect();
-        let mut texts: Vec<(String, Named)> = objects
-            .into_iter()
-            .map(|(resource, mut object)| {
-                reduce(&mut object, &names);
-                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-                let named = (resource, text("namespace"), text("name"));
-                (object.to_string(), named)
-            })
-            .collect();
-        texts.sort();
-        Ok(Snapshot { objects: texts })
     }
 
-    /// The objects as JSON texts, sorted.
+    /// The server's count of the changes of a store when it was read last.
+    pub(super) fn changes(&self, store: &str) -> u64 {
+        self.stores.get(store).map_or(0, |store| store.changes)
+    }
+
+    pub(super) fn read(&mut self, cluster: &TestCluster) -> Snapshot {
+        let api = cluster.cluster().api();
+        let stored = stores(api);
+        let mut changed = Vec::new();
+        for (store, kind) in &stored {
+            let changes = api.changes(store);
+            if self.stores.get(store).is_some_and(|known| known.changes == changes) {
+                continue;
+            }
+            let known = self.stores.remove(store).map(|store| store.objects).unwrap_or_default();
+            let mut same = BTreeMap::new();
+            let mut new = Vec::new();
+            for (key, entry) in api.entries(store) {
+                match known.get(&key) {
+                    Some(object) if object.0 == entry.revision() => {
+                        same.insert(key, object.clone());
+                    }
+                    _ => {
+                        let mut object = entry.object().value().clone();
+                        object["kind"] = Value::from(kind.clone());
+                        self.names.extend(generated(&object));
+                        new.push((key, entry.revision(), object));
+                    }
+                }
+            }
+            changed.push((store.clone(), changes, same, new));
+        }
+        // All names are known before the first is replaced.
+        for (store, changes, mut objects, new) in changed {
+            for (key, revision, object) in new {
+                objects.insert(key, (revision, self.object(&store, object)));
+            }
+            let mut sorted: Vec<Object> = objects.values().map(|(_, object)| object.clone()).collect();
+            sorted.sort();
+            let sorted = Arc::new(sorted);
+            self.stores.insert(
+                store,
+                Store {
+                    changes,
+                    objects,
+                    sorted,
+                },
+            );
+        }
+        self.stores.retain(|store, _| stored.contains_key(store));
+        let stores = self.stores.iter().filter(|(_, store)| !store.sorted.is_empty());
+        Snapshot {
+            stores: stores
+                .map(|(name, store)| (name.clone(), store.sorted.clone()))
+                .collect(),
+        }
+    }
+
+    fn object(&self, store: &str, mut object: Value) -> Object {
+        if object["kind"] == "Secret" {
+            keys_only(&mut object["data"]);
+        }
+        if self.is_lenient {
+            uncounted(&mut object);
+        }
+        plain(&mut object, &self.names);
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let named = (store.to_owned(), text("namespace"), text("name"));
+        Object {
+            text: object.to_string().into(),
+            named,
+        }
+    }
+}
+
+/// The stores of a server, each with the kind of its objects; the versions of a kind share theirs.
+pub(super) fn stores(api: &ApiServer) -> BTreeMap<String, String> {
+    let rows = api.kinds().resources();
+    let rows = rows.iter().filter(|row| !LEFT_OUT.contains(&&*row.plural));
+    rows.map(|row| (row.store.to_string(), row.kind.to_string())).collect()
+}
+
+impl Snapshot {
+    fn all(&self) -> impl Iterator<Item = &Object> {
+        self.stores.values().flat_map(|store| store.iter())
+    }
+
+    /// The objects as JSON texts, by kind, sorted.
     pub fn objects(&self) -> impl Iterator<Item = &str> {
-        self.objects.iter().map(|(text, _)| text.as_str())
+        self.all().map(|object| &*object.text)
     }
 
     /// The objects that only one of two snapshots has: a line for each, `-1` what is missing in `found`, `+1` what is
@@ -92,10 +163,10 @@ impl Snapshot {
     #[must_use]
     pub fn differences(&self, found: &Snapshot) -> String {
         let mut count: BTreeMap<&str, i64> = BTreeMap::new();
-        for (text, _) in &self.objects {
+        for text in self.objects() {
             *count.entry(text).or_default() -= 1;
         }
-        for (text, _) in &found.objects {
+        for text in found.objects() {
             *count.entry(text).or_default() += 1;
         }
         let differing = count.into_iter().filter(|(_, count)| *count != 0);
@@ -105,7 +176,7 @@ impl Snapshot {
     /// The objects that are there. Those whose names were made up alike are numbered.
     pub(super) fn names(&self) -> BTreeSet<(&Named, usize)> {
         let mut names = BTreeSet::new();
-        for (_, named) in &self.objects {
+        for Object { named, .. } in self.all() {
             let number = (1..).find(|number| !names.contains(&(named, *number)));
             names.extend(number.map(|number| (named, number)));
         }
@@ -119,18 +190,8 @@ impl Snapshot {
 
     /// The text of an object.
     pub(super) fn text(&self, of: &Named) -> Option<&str> {
-        let found = self.objects.iter().find(|(_, named)| named == of);
-        found.map(|(text, _)| text.as_str())
-    }
-}
-
-/// `deployments.apps` for `/apis/apps/v1/deployments`.
-fn resource_of(path: &str) -> String {
-    let parts: Vec<&str> = path.split('/').collect();
-    match parts.as_slice() {
-        [_, "apis", group, _, resource] => format!("{resource}.{group}"),
-        [.., resource] => (*resource).to_owned(),
-        [] => String::new(),
+        let found = self.stores.get(&of.0)?.iter().find(|object| object.named == *of);
+        found.map(|object| &*object.text)
     }
 }
 
@@ -164,44 +225,6 @@ fn uncounted(object: &mut Value) {
     if object["kind"] == "ControllerRevision" {
         object["revision"] = Value::Null;
     }
-}
-
-async fn get(cluster: &TestCluster, path: &str) -> Result<Value> {
-    let request = Request::new(path).list(&kube::api::ListParams::default());
-    let failed = |source| Error::Api {
-        attempted: format!("get {path}"),
-        source,
-    };
-    let request = request.map_err(|error| failed(kube::Error::BuildRequest(error)))?;
-    cluster.kube().request(request).await.map_err(failed)
-}
-
-/// The paths of all kinds that can be listed, out of discovery. Finding them costs as much as listing them.
-pub(super) async fn listed(cluster: &TestCluster) -> Result<Vec<String>> {
-    let mut versions = vec!["/api/v1".to_owned()];
-    for group in get(cluster, "/apis").await?["groups"].as_array().into_iter().flatten() {
-        let version = group["preferredVersion"]["groupVersion"]
-            .as_str()
-            .expect("a preferred version");
-        versions.push(format!("/apis/{version}"));
-    }
-    let mut paths = Vec::new();
-    for version in versions {
-        for resource in get(cluster, &version).await?["resources"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let name = resource["name"].as_str().unwrap_or_default();
-            let lists = resource["verbs"]
-                .as_array()
-                .is_some_and(|verbs| verbs.iter().any(|verb| verb == "list"));
-            if lists && !LEFT_OUT.contains(&name) {
-                paths.push(format!("{version}/{name}"));
-            }
-        }
-    }
-    Ok(paths)
 }
 
 /// The name of an object whose end the server made up, and its replacement.

@@ -3,8 +3,6 @@
 //! Invariant: events arrive in their order, whole, and none twice; what is missed is followed by the error 410, after
 //! which a client lists anew.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures::stream;
 use http_body::Frame;
@@ -17,11 +15,8 @@ use tokio::time::Instant;
 use std::sync::Arc;
 
 use super::fault::Fault;
-use super::seam::{MINUTE, Seam};
+use super::seam::Seam;
 use crate::intercept::Call;
-
-/// How late the events of a kind are that are late.
-const LATE: Duration = Duration::from_secs(3);
 
 /// One watch on its way to a process.
 pub(super) struct Delivery {
@@ -183,15 +178,19 @@ impl Reading {
         {
             None => Delivered::Whole,
             Some(Fault::Held { .. }) => {
-                tokio::time::sleep(MINUTE).await;
+                let _held = delivery.seam.under_way();
+                tokio::time::sleep(delivery.seam.pace.long).await;
                 Delivered::Whole
             }
             Some(Fault::Late { .. }) => {
-                tokio::time::sleep(LATE).await;
+                let _held = delivery.seam.under_way();
+                tokio::time::sleep(delivery.seam.pace.late).await;
                 Delivered::Whole
             }
             Some(Fault::Missed { .. }) => {
-                self.missed = Some((name, Instant::now() + MINUTE));
+                let until = Instant::now() + delivery.seam.pace.long;
+                delivery.seam.due(until);
+                self.missed = Some((name, until));
                 Delivered::Not
             }
             Some(_) => Delivered::Half,

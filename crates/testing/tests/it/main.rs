@@ -8,6 +8,7 @@ mod alone;
 mod autoscaling;
 mod crashes;
 mod explore;
+mod forks;
 mod kit;
 mod pods;
 mod runtime;

@@ -43,6 +43,30 @@ pub(super) struct Store {
 }
 
 impl State {
+    /// The same objects and history, watched by nobody. What waits for a journal is present in it.
+    pub(super) fn fork(&self) -> State {
+        let stores = self.stores.iter().map(|(name, store)| {
+            let store = Store {
+                objects: store.objects.clone(),
+                changes: store.changes,
+                history: store.history.clone(),
+                watchers: Watchers::default(),
+            };
+            (name.clone(), store)
+        });
+        State {
+            revision: self.revision,
+            given: self.given,
+            published: self.revision,
+            floor: self.floor,
+            stores: stores.collect(),
+            history_bytes: self.history_bytes,
+            by_history: self.by_history.clone(),
+            pending: VecDeque::new(),
+            broken: None,
+        }
+    }
+
     pub(super) fn named_store(&mut self, name: &str) -> (Arc<str>, &mut Store) {
         let name = match self.stores.get_key_value(name) {
             Some((name, _)) => name.clone(),

@@ -58,7 +58,7 @@ async fn played(scenario: &Scenario, controller: &'static str, dies_after: Optio
         }
         cluster.advance(Duration::from_secs(scenario.patience)).await?;
         cluster.settle().await?;
-        steps.push((step.what, cluster.snapshot().await?));
+        steps.push((step.what, cluster.snapshot()));
     }
     let writes = process.stop().await;
     cluster.stop().await;

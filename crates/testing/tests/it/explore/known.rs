@@ -14,7 +14,10 @@ use super::corpus::{CASES, Case};
 
 fn explore(case: &Case, fixed: bool) -> Explore {
     let operator = case.operator;
-    Explore::of(move || operator(fixed)).steps((case.steps)())
+    let explore = Explore::of(move || operator(fixed)).steps((case.steps)());
+    case.always
+        .iter()
+        .fold(explore, |explore, always| explore.invariant(always.what, always.holds))
 }
 
 /// One line: how many faults were played, and the first finding that matters.
@@ -48,6 +51,7 @@ const SHOWN: &[(&str, &str)] = &[
     ("pxc-979", "crash-after@3"),
     ("generate-name", "crash-after@1"),
     ("status-swallowed", "outage@5"),
+    ("generate-name", "outage@2"),
 ];
 
 #[test]

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kubewright::{Action, Context, Controller, Operator, Reconciler};
 use kubewright_testing::explore::{Explore, Step};
 use kubewright_testing::{Cluster, Controllers, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Makes a copy of every ConfigMap with the label `copy`, in a ConfigMap that is called `…-copy`.
 struct Copier(Habit);
@@ -31,6 +31,8 @@ enum Habit {
     GivesUp,
     /// It panics when the copy is gone.
     Panics,
+    /// It makes the copy anew when it changes: for a moment there is none.
+    Replaces,
 }
 
 fn owned_by(owner: &ConfigMap) -> OwnerReference {
@@ -99,6 +101,16 @@ impl Reconciler for Copier {
             Habit::GivesUp => {
                 // The error is swallowed: that is what is wrong.
                 let _ = ctx.apply(copy).await;
+            }
+            Habit::Replaces => {
+                let known = ctx
+                    .client()
+                    .get::<ConfigMap>(Some(&namespace), &format!("{name}-copy"))
+                    .await?;
+                if let Some(known) = known.filter(|known| known.data != copy.data) {
+                    ctx.client().delete(&*known).await?;
+                }
+                ctx.apply(copy).await?;
             }
             Habit::Panics => {
                 let known = ctx
@@ -185,6 +197,23 @@ fn what_is_wrong_is_found() -> Result<()> {
         "configmaps default/source-copy is missing after step 1",
     )?;
     check(Habit::Panics, Some("deleted@1#1"), "a reconcile panicked")?;
+    Ok(())
+}
+
+#[test]
+fn what_holds_at_the_end_of_each_step_may_not_hold_all_the_time() -> Result<()> {
+    const COPIED: &str = "what was copied once has a copy";
+    let has_copy = |objects: &[Value]| {
+        let named = |name: &str| objects.iter().any(|object| object["metadata"]["name"] == name);
+        let mut source = objects.iter().filter(|object| object["metadata"]["name"] == "source");
+        let was_copied = source.any(|source| source["data"]["text"] == "two");
+        !was_copied || named("source-copy")
+    };
+    for (habit, is_found) in [(Habit::Good, false), (Habit::Replaces, true)] {
+        let report = explore(habit).invariant(COPIED, has_copy).replay("slow@1")?.run()?;
+        let found = report.findings.iter().any(|finding| finding.what.ends_with(COPIED));
+        assert_eq!(found, is_found, "{habit:?}\n{report}");
+    }
     Ok(())
 }
 

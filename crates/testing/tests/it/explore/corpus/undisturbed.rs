@@ -85,7 +85,7 @@ async fn played(case: &Case, fixed: bool, fault: Fault) -> Result<(World, usize)
         }
     }
     rest(&cluster).await?;
-    let world = world(&cluster).await?;
+    let world = world(&cluster);
     let writes = operator.writes();
     operator.stop().await;
     cluster.stop().await;
@@ -97,9 +97,9 @@ async fn rest(cluster: &TestCluster) -> Result<()> {
     cluster.settle().await
 }
 
-async fn world(cluster: &TestCluster) -> Result<World> {
+fn world(cluster: &TestCluster) -> World {
     let mut world = World::new();
-    for text in cluster.snapshot().await?.objects() {
+    for text in cluster.snapshot().objects() {
         let mut object: Value = serde_json::from_str(text).expect("an object");
         forget(&mut object);
         let (kind, meta) = (&object["kind"], &object["metadata"]);
@@ -119,7 +119,7 @@ async fn world(cluster: &TestCluster) -> Result<World> {
             .expect("there are enough");
         world.insert(free, object);
     }
-    Ok(world)
+    world
 }
 
 /// How often something was changed on the way is no part of the end, and neither is who made up a name.

@@ -1,0 +1,115 @@
+//! The moments at which an undisturbed run was at rest, from which disturbed runs begin.
+//!
+//! A run from such a moment shares the cluster's contents of that moment, and starts the operator and those of the
+//! built-in controllers anew that the workload needs. Invariant: what it shows counts for nothing by itself; a finding
+//! is played from the beginning before it is told.
+
+use std::collections::BTreeSet;
+
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_cluster::{ApiServer, ForkPoint};
+
+use super::fault::Fault;
+use super::log::Log;
+use super::snapshot::Reader;
+
+/// A moment at rest: before the first step, or after one.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) point: ForkPoint,
+    pub(super) time: Timestamp,
+    /// It has read the cluster.
+    pub(super) reader: Reader,
+    pub(super) revision: u64,
+}
+
+/// A built-in controller, and the stores without whose changes it has nothing to do. The others always run.
+type Work = (&'static str, &'static [&'static str]);
+
+const WORK: &[Work] = &[
+    ("namespace", &["namespaces"]),
+    ("serviceaccount", &["namespaces", "serviceaccounts"]),
+    ("replicaset", &["replicasets.apps"]),
+    ("replicationcontroller", &["replicationcontrollers"]),
+    ("deployment", &["deployments.apps"]),
+    ("job", &["jobs.batch"]),
+    ("cronjob", &["cronjobs.batch"]),
+    ("statefulset", &["statefulsets.apps"]),
+    ("daemonset", &["daemonsets.apps"]),
+    ("scheduler", &["pods"]),
+    ("node", &["pods", "nodes"]),
+    ("node-lifecycle", &["nodes"]),
+    (
+        "volume-protection",
+        &[
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "volumeattributesclasses.storage.k8s.io",
+        ],
+    ),
+    ("resourcequota", &["resourcequotas"]),
+    ("clusterrole-aggregation", &["clusterroles.rbac.authorization.k8s.io"]),
+    (
+        "endpoints",
+        &["services", "endpoints", "endpointslices.discovery.k8s.io"],
+    ),
+    ("disruption", &["poddisruptionbudgets.policy"]),
+    ("taint-eviction", &["nodes"]),
+    ("pod-garbage-collector", &["pods", "nodes"]),
+    (
+        "persistentvolume-binder",
+        &[
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "storageclasses.storage.k8s.io",
+        ],
+    ),
+    (
+        "certificatesigningrequest",
+        &["certificatesigningrequests.certificates.k8s.io"],
+    ),
+    ("horizontalpodautoscaler", &["horizontalpodautoscalers.autoscaling"]),
+    (
+        "resourceclaim",
+        &[
+            "resourceclaims.resource.k8s.io",
+            "resourceclaimtemplates.resource.k8s.io",
+        ],
+    ),
+    ("service-proxy", &["services"]),
+];
+
+impl Place {
+    /// The step after which a run with this fault begins; `None` for the beginning.
+    pub(super) fn before(fault: &Fault, log: &Log) -> Option<usize> {
+        let step = match fault {
+            Fault::Stale { after, .. } | Fault::Deleted { after, .. } => return Some(*after),
+            Fault::Late { .. } => return None,
+            Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event } => {
+                log.step_of_event(resource, *event)?
+            }
+            at_write => log.attempts().get(at_write.write()?.checked_sub(1)?)?.step,
+        };
+        step.checked_sub(1)
+    }
+}
+
+/// The controllers that have nothing to do in a run with these moments.
+pub(super) fn idle(places: &[Place]) -> BTreeSet<&'static str> {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else {
+        return BTreeSet::new();
+    };
+    let changes = |store: &str| first.reader.changes(store) != last.reader.changes(store);
+    let idle = WORK
+        .iter()
+        .filter(|(_, stores)| !stores.iter().any(|store| changes(store)));
+    idle.map(|(controller, _)| *controller).collect()
+}
+
+/// Whether the controllers that did not run had nothing to do since a moment.
+pub(super) fn is_idle(places: &[Place], since: usize, api: &ApiServer) -> bool {
+    let idle = idle(places);
+    let stores = WORK.iter().filter(|(controller, _)| idle.contains(controller));
+    let mut stores = stores.flat_map(|(_, stores)| *stores);
+    stores.all(|store| places[since].reader.changes(store) == api.changes(store))
+}
