@@ -104,7 +104,7 @@ fn of_any(run: &Run) -> Option<Verdict> {
         return verdict(high, what, String::new());
     }
     if let Some(write) = &run.flood {
-        let what = format!("it writes without pause, hundreds of times: {write}");
+        let what = format!("it goes on without pause, hundreds of times: {write}");
         return verdict(high, what, String::new());
     }
     if let Some(step) = run.restless {

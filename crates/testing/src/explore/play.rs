@@ -55,7 +55,7 @@ pub(super) struct Run {
     pub(super) restless: Option<usize>,
     /// What the user relies on and did not hold, and in which step.
     pub(super) broken: Option<(String, usize)>,
-    /// A kind of write that came in floods.
+    /// A kind of write, or a reconcile, that came in floods.
     pub(super) flood: Option<String>,
     /// A write of several that changed something long after a step.
     pub(super) busy: Option<String>,

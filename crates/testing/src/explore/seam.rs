@@ -104,9 +104,9 @@ struct State {
     /// The revision that lists show, and until when.
     stale: Option<(u64, Instant)>,
     traffic: Traffic,
-    /// The writes of each kind within one second, which began then.
+    /// The writes and reconciles of each kind within one second, which began then.
     burst: (Option<Instant>, BTreeMap<String, usize>),
-    /// A kind of write that came too often.
+    /// A kind of write, or a reconcile, that came too often.
     flood: Option<String>,
 }
 
@@ -288,6 +288,10 @@ impl Seam {
 
     /// Notes the begin or the end of a reconcile.
     pub(super) fn reconcile(&self, process: usize, begins: bool, text: String) {
+        if begins {
+            let of = text.split(": ").next().unwrap_or_default().to_owned();
+            self.floods(process, of);
+        }
         self.note(process, Call::default(), What::Reconcile { begins, text });
     }
 
@@ -469,7 +473,9 @@ impl Seam {
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
             call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
-        self.brake(&call).await;
+        if self.floods(process, format!("{} {}", call.verb, resource(&call))) {
+            return std::future::pending().await;
+        }
         let note = |code: Option<u16>, effective: bool, call: &Call| {
             let what = What::Write { code, effective };
             self.note(process, call.clone(), what);
@@ -565,34 +571,35 @@ impl Seam {
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
     }
 
-    /// The kind of write that came in floods.
+    /// The kind of write, or the reconcile, that came in floods.
     pub(super) fn flood(&self) -> Option<String> {
         self.state().flood.clone()
     }
 
-    /// Lets time pass between the writes of a process that makes hundreds of one kind in a second: without, none would
-    /// pass in virtual time, and the run would never end.
-    async fn brake(&self, call: &Call) {
-        const MANY: usize = 200;
+    /// Ends a process that makes hundreds of writes of one kind, or begins hundreds of reconciles, within a second: no
+    /// time passes meanwhile, and the run would never end.
+    fn floods(&self, process: usize, kind: String) -> bool {
+        const MANY: usize = 300;
         const SECOND: Duration = Duration::from_secs(1);
-        let is_flood = {
+        let floods = {
             let mut state = self.state();
             let now = Instant::now();
-            if state.burst.0.is_none_or(|begin| now.duration_since(begin) >= SECOND) && state.flood.is_none() {
+            if state.burst.0.is_none_or(|begin| now.duration_since(begin) >= SECOND) {
                 state.burst = (Some(now), BTreeMap::new());
             }
-            let kind = format!("{} {}", call.verb, resource(call));
             let count = state.burst.1.entry(kind.clone()).or_default();
             *count += 1;
-            let is_flood = *count > MANY;
-            if is_flood {
+            let floods = *count > MANY;
+            if floods {
                 state.flood.get_or_insert(kind);
+                state.dead.push(process);
             }
-            is_flood
+            floods
         };
-        if is_flood {
-            tokio::time::sleep(SECOND).await;
+        if floods {
+            self.ask_end(process);
         }
+        floods
     }
 
     /// Whether a crash loop ends the process after this write.
