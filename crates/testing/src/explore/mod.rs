@@ -24,13 +24,15 @@
 //! - `play.rs`: one run,
 //! - `log.rs`: what happened in it,
 //! - `snapshot.rs`, `oracles.rs`: what counts as a finding,
-//! - `report.rs`: how it is told.
+//! - `report.rs`: how it is told,
+//! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
 //! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
 
 mod fault;
 mod log;
 mod oracles;
+mod outside;
 mod play;
 mod report;
 mod seam;
@@ -49,6 +51,7 @@ use kubewright_cluster::{Cluster, ClusterBuilder};
 
 pub use fault::Fault;
 pub use oracles::Severity;
+pub use outside::{Failed, Outside, Progress};
 pub use report::{Finding, Report};
 pub use snapshot::Snapshot;
 pub use steps::Step;

@@ -21,7 +21,7 @@ const LEFT_OUT: [&str; 2] = ["events", "leases"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Sorted by their texts.
-    objects: Vec<(String, Named)>,
+    pub(super) objects: Vec<(String, Named)>,
 }
 
 impl TestCluster {

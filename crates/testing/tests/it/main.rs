@@ -9,6 +9,7 @@ mod autoscaling;
 mod crashes;
 mod explore;
 mod kit;
+mod outside;
 mod pods;
 mod runtime;
 mod spans;
