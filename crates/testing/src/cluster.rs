@@ -354,7 +354,7 @@ impl TestCluster {
         self.run_with(operator, kube, false).await
     }
 
-    async fn kube_with_rights(&self, name: &str, rights: Rights) -> Result<kube::Client> {
+    pub(crate) async fn kube_with_rights(&self, name: &str, rights: Rights) -> Result<kube::Client> {
         rights.grant(&self.kube(), name).await?;
         let (namespace, account) = rights.account();
         self.usage.grant(rights.roles());

@@ -78,10 +78,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "kubewright-codegen",
             "kubewright-cluster",
             "kubewright-demo",
+            "kubewright-testing",
             "kubewright",
             "kubewright-example-guestbook",
         ],
-        &["kubewright-testing"],
+        &[],
     ),
     (
         "kubewright-example-guestbook",

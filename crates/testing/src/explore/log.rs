@@ -212,6 +212,34 @@ impl Log {
         lines
     }
 
+    /// The stretch of this run that goes on where another one was struck: after as many writes in the same step.
+    pub(super) fn stretch(&self, struck: &Log, fault_at: Option<Duration>) -> Vec<String> {
+        const BEFORE: usize = 3;
+        const AFTER: usize = 9;
+        let Some(at) = fault_at else { return Vec::new() };
+        let before: Vec<&Entry> = struck.entries.iter().take_while(|entry| entry.at < at).collect();
+        let step = before.last().map_or(0, |entry| entry.step);
+        let in_step = |entry: &&Entry| entry.step == step;
+        let writes = before
+            .iter()
+            .copied()
+            .filter(in_step)
+            .filter(|entry| entry.is_write())
+            .count();
+        let told: Vec<&Entry> = self.telling().filter(in_step).collect();
+        let place = told
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.is_write())
+            .nth(writes);
+        let middle = place.map_or(0, |(at, _)| at);
+        let to = (middle + AFTER).min(told.len());
+        told[middle.saturating_sub(BEFORE)..to]
+            .iter()
+            .map(|entry| entry.line())
+            .collect()
+    }
+
     /// The entries without reconciles in which nothing happened.
     fn telling(&self) -> impl Iterator<Item = &Entry> {
         let begins = |at: usize| match self.entries.get(at).map(|entry| (&entry.what, entry.process)) {

@@ -24,7 +24,8 @@
 //! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
 //! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding,
-//! - `report.rs`: how it is told.
+//! - `report.rs`: how it is told,
+//! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
 //! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
 
@@ -32,6 +33,7 @@ mod fault;
 mod invariants;
 mod log;
 mod oracles;
+mod outside;
 mod place;
 mod play;
 mod report;
@@ -52,6 +54,7 @@ use serde_json::Value;
 
 pub use fault::Fault;
 pub use oracles::Severity;
+pub use outside::{Failed, Outside, Progress};
 pub use report::{Finding, Report};
 pub use snapshot::Snapshot;
 pub use steps::Step;

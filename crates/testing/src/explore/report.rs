@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::fault::Fault;
+use super::log::Log;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
 use super::steps::Step;
@@ -26,9 +29,12 @@ pub struct Report {
     pub took: Duration,
     /// The findings, the gravest first.
     pub findings: Vec<Finding>,
+    /// How a fault is played again; `{}` stands for it.
+    pub(super) again: String,
     steps: usize,
     writes: usize,
     events: usize,
+    undisturbed: Log,
     by_text: BTreeMap<String, Finding>,
 }
 
@@ -46,6 +52,8 @@ pub struct Finding {
     pub details: String,
     /// What happened around the first fault, line by line.
     pub timeline: Vec<String>,
+    /// The same stretch of the undisturbed run; empty when the undisturbed run shows it.
+    pub undisturbed: Vec<String>,
 }
 
 impl Report {
@@ -56,6 +64,8 @@ impl Report {
             missed: 0,
             took: Duration::ZERO,
             findings: Vec::new(),
+            again: ".replay(\"{}\")".to_owned(),
+            undisturbed: reference.log.clone(),
             steps: steps.len(),
             writes: reference.log.attempts().len(),
             events: reference.log.heard().values().sum(),
@@ -92,6 +102,10 @@ impl Report {
             faults: Vec::new(),
             details: verdict.details.clone(),
             timeline: run.map_or_else(Vec::new, |run| run.log.timeline(run.struck)),
+            undisturbed: match (fault, run) {
+                (Some(_), Some(run)) => self.undisturbed.stretch(&run.log, run.struck),
+                _ => Vec::new(),
+            },
         };
         let finding = self.by_text.entry(verdict.what.clone()).or_insert_with(new);
         let Some(fault) = fault else { return };
@@ -109,6 +123,40 @@ impl Report {
         self.findings.sort_by(|one, other| {
             (one.severity, &one.faults, &one.what).cmp(&(other.severity, &other.faults, &other.what))
         });
+    }
+
+    /// How many findings there are before the end.
+    pub(super) fn so_far(&self) -> usize {
+        self.by_text.len()
+    }
+
+    /// The report for machines. `version` is raised when a field changes its meaning.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let findings = self.findings.iter().map(|finding| {
+            let first = finding.faults.first();
+            json!({
+                "severity": finding.severity.to_string(),
+                "what": finding.what,
+                "class": first.map_or("undisturbed", Fault::class),
+                "id": first.map(ToString::to_string),
+                "faults": finding.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "details": finding.details.lines().collect::<Vec<_>>(),
+                "timeline": finding.timeline,
+                "undisturbed": finding.undisturbed,
+            })
+        });
+        json!({
+            "version": 1,
+            "faults": self.faults,
+            "played": self.played,
+            "missed": self.missed,
+            "seconds": self.took.as_secs_f64(),
+            "steps": self.steps,
+            "writes": self.writes,
+            "events": self.events,
+            "findings": findings.collect::<Vec<_>>(),
+        })
     }
 
     /// Ends a test with the report when there is a finding.
@@ -148,8 +196,14 @@ impl fmt::Display for Report {
             for line in &finding.timeline {
                 writeln!(f, "   {line}")?;
             }
+            if !finding.undisturbed.is_empty() {
+                writeln!(f, "   and without the fault:")?;
+            }
+            for line in &finding.undisturbed {
+                writeln!(f, "   {line}")?;
+            }
             if let Some(fault) = finding.faults.first() {
-                writeln!(f, "   again: .replay(\"{fault}\")")?;
+                writeln!(f, "   again: {}", self.again.replace("{}", &fault.to_string()))?;
             }
         }
         Ok(())

@@ -25,9 +25,9 @@ pub struct Snapshot {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Object {
-    text: Arc<str>,
-    named: Named,
+pub(super) struct Object {
+    pub(super) text: Arc<str>,
+    pub(super) named: Named,
 }
 
 impl TestCluster {
@@ -149,8 +149,23 @@ pub(super) fn stores(api: &ApiServer) -> BTreeMap<String, String> {
 }
 
 impl Snapshot {
-    fn all(&self) -> impl Iterator<Item = &Object> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Object> {
         self.stores.values().flat_map(|store| store.iter())
+    }
+
+    /// The snapshot with these objects.
+    pub(super) fn of(objects: impl IntoIterator<Item = Object>) -> Snapshot {
+        let mut stores: BTreeMap<String, Vec<Object>> = BTreeMap::new();
+        for object in objects {
+            stores.entry(object.named.0.clone()).or_default().push(object);
+        }
+        let sorted = |(store, mut objects): (String, Vec<Object>)| {
+            objects.sort();
+            (store, Arc::new(objects))
+        };
+        Snapshot {
+            stores: stores.into_iter().map(sorted).collect(),
+        }
     }
 
     /// The objects as JSON texts, by kind, sorted.

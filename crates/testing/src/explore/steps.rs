@@ -86,6 +86,11 @@ impl Step {
         }
     }
 
+    /// Whether it deletes an object.
+    pub(super) fn deletes(&self) -> bool {
+        matches!(self.change, Change::Delete(_))
+    }
+
     /// The step in words.
     #[must_use]
     pub fn what(&self) -> &str {

@@ -10,6 +10,7 @@ mod crashes;
 mod explore;
 mod forks;
 mod kit;
+mod outside;
 mod pods;
 mod runtime;
 mod spans;

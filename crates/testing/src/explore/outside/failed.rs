@@ -1,0 +1,87 @@
+//! What keeps an exploration from its end: what was tried, why it failed, and what to do.
+
+use std::fmt;
+
+use super::super::fault::Fault;
+use crate::error::Error;
+
+/// Why a program could not be explored.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failed {
+    /// What does not work, in one line.
+    pub attempted: String,
+    /// Why, the nearest cause first.
+    pub because: Vec<String>,
+    /// What to do.
+    pub fix: Option<String>,
+}
+
+impl Failed {
+    pub(super) fn new(attempted: impl Into<String>) -> Failed {
+        Failed {
+            attempted: attempted.into(),
+            because: Vec::new(),
+            fix: None,
+        }
+    }
+
+    pub(super) fn because(mut self, why: impl ToString) -> Failed {
+        self.because.push(why.to_string());
+        self
+    }
+
+    pub(super) fn fix(mut self, fix: impl Into<String>) -> Failed {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// While this fault was played.
+    pub(super) fn of(self, fault: &Fault) -> Failed {
+        let mut because = vec![self.attempted];
+        because.extend(self.because);
+        Failed {
+            attempted: format!("{fault} cannot be played"),
+            because,
+            fix: self.fix,
+        }
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.attempted)?;
+        for why in &self.because {
+            write!(f, "\n  because: {why}")?;
+        }
+        match &self.fix {
+            Some(fix) => write!(f, "\n  fix: {fix}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        let text = error.to_string();
+        let Error::Api { attempted, source } = error else {
+            let failed = Failed::new(text.clone());
+            return match text.contains("the cluster has no kind") {
+                true => failed.fix(NO_KIND),
+                false => failed,
+            };
+        };
+        let failed = Failed::new(format!("cannot {attempted}")).because(source);
+        if attempted.starts_with("find the kind") {
+            failed.fix(NO_KIND)
+        } else if attempted.starts_with("make the step") {
+            failed.fix("the API server refuses the sample: correct it; what it needs, such as a namespace, may be a sample as well")
+        } else {
+            failed
+        }
+    }
+}
+
+const NO_KIND: &str = "install its CRD: --crds with the file or the folder of the CustomResourceDefinitions";

@@ -1,0 +1,625 @@
+//! Plays an operator of another program through one run, in the machine's time.
+//!
+//! An undisturbed run waits after each step until nothing has happened for a while. A disturbed one knows what it waits
+//! for: the state in which the undisturbed one came to rest. So a run in which all comes right takes no longer than the
+//! operator needs, and what does not come right is waited for with patience, while other runs go on. Invariants: what
+//! is waited for has an end; processes end with their run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::Request;
+use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kubewright::kube::{self, client::Body};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::super::ClusterOf;
+use super::super::fault::Fault;
+use super::super::log::{Entry, Made};
+use super::super::play::Run;
+use super::super::seam::{Ask, Pace, Seam};
+use super::super::snapshot::{Reader, Snapshot};
+use super::super::steps::Step;
+use super::Failed;
+use super::child::{Child, Output, Program};
+use super::endpoint::{Answering, Endpoint, Tls};
+use super::mask::Mask;
+use crate::cluster::TestCluster;
+use crate::rights::Rights;
+
+/// How often is looked whether something has happened.
+const TICK: Duration = Duration::from_millis(30);
+/// How long nothing may happen in an undisturbed run until it has come to rest.
+const REST: Duration = Duration::from_millis(1000);
+/// How long an operator may go on asking, though nothing changes, until that is what it does all the time.
+const ASKING: Duration = Duration::from_secs(5);
+/// How long it takes to notice that a process is dead, and to start another one.
+const RESTART: Duration = Duration::from_millis(200);
+/// How long a process that stood still goes on.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+/// How long nothing may be written when all is done.
+const WATCHED: Duration = Duration::from_secs(1);
+/// How long is waited for a state that other runs have waited for in vain.
+const IMPATIENCE: Duration = Duration::from_secs(8);
+/// The bounds of how long nothing may be under way until a disturbed run is looked at.
+const QUIET: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(2));
+/// How often a process may end by itself in one run.
+const EXITS: usize = 5;
+/// How much of the output an error shows.
+const SHOWN: usize = 12;
+
+/// What all runs of an exploration share.
+pub(super) struct Stage {
+    pub(super) program: Program,
+    pub(super) cluster: ClusterOf,
+    pub(super) crds: Vec<CustomResourceDefinition>,
+    /// The folder with the operator's role.
+    pub(super) roles: Option<PathBuf>,
+    pub(super) steps: Vec<Step>,
+    pub(super) tls: Tls,
+    /// How long the program may take until it watches something.
+    pub(super) start: Duration,
+    pub(super) patience: Duration,
+    /// How long an undisturbed run may take to come to rest after a step.
+    pub(super) longest: Duration,
+    /// Of the runs that are played side by side; who waits with patience gives it back.
+    pub(super) active: Arc<Semaphore>,
+    /// Differences that did not go away.
+    pub(super) lasting: Mutex<BTreeSet<String>>,
+}
+
+/// The undisturbed run.
+pub(super) struct Reference {
+    pub(super) run: Run,
+    pub(super) mask: Mask,
+    /// Kinds of requests that come all the time.
+    pub(super) noise: BTreeSet<String>,
+    /// How long nothing may be under way.
+    pub(super) quiet: Duration,
+    /// The operator holds a Lease.
+    pub(super) elects: bool,
+    pub(super) watched: BTreeSet<String>,
+    pub(super) agents: BTreeSet<String>,
+}
+
+struct Process {
+    child: Child,
+    #[expect(dead_code, reason = "its connections end when it is dropped")]
+    endpoint: Endpoint,
+}
+
+struct Player<'a> {
+    stage: &'a Stage,
+    cluster: TestCluster,
+    kube: kube::Client,
+    seam: Arc<Seam>,
+    asked: UnboundedReceiver<Ask>,
+    folder: TempDir,
+    reader: Reader,
+    processes: BTreeMap<usize, Process>,
+    next: usize,
+    /// Stood still, and ends soon.
+    retiring: Option<usize>,
+    /// Ended by itself: the next one starts then.
+    starts_at: Option<Instant>,
+    exits: usize,
+    panics: Vec<String>,
+    outputs: Vec<Output>,
+    is_hurried: bool,
+}
+
+impl<'a> Player<'a> {
+    async fn new(stage: &'a Stage, fault: Option<&Fault>, noise: BTreeSet<String>) -> Result<Player<'a>, Failed> {
+        let cluster = TestCluster::start_with((stage.cluster)()).await?;
+        cluster.install_crds(stage.crds.iter().cloned()).await?;
+        let kube = match &stage.roles {
+            Some(folder) => {
+                let rights = Rights::in_folder(folder, NAME)?;
+                cluster.kube_with_rights(NAME, rights).await?
+            }
+            None => cluster.kube_as(NAME, ["system:masters"]),
+        };
+        let folder = tempfile::Builder::new().prefix("kubewright-").tempdir();
+        let folder = folder.map_err(|why| Failed::new("cannot make a folder for temporary files").because(why))?;
+        let (asks, asked) = unbounded_channel();
+        let seam = Seam::new(fault.cloned(), Pace::REAL, noise, cluster.clone(), asks);
+        Ok(Player {
+            stage,
+            cluster,
+            kube,
+            seam,
+            asked,
+            folder,
+            reader: Reader::lenient(),
+            processes: BTreeMap::new(),
+            next: 1,
+            retiring: None,
+            starts_at: None,
+            exits: 0,
+            panics: Vec::new(),
+            outputs: Vec::new(),
+            is_hurried: false,
+        })
+    }
+
+    fn revision(&self) -> u64 {
+        self.cluster.cluster().api().resource_version()
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.reader.read(&self.cluster)
+    }
+
+    async fn start(&mut self) -> Result<(), Failed> {
+        let process = self.next;
+        self.next += 1;
+        self.starts_at = None;
+        self.seam.begins();
+        let cannot = |why| Failed::new("cannot start the operator").because(why);
+        let (seam, kube) = (self.seam.clone(), self.kube.clone());
+        let answering: Answering = Arc::new(move |request| {
+            let (seam, kube) = (seam.clone(), kube.clone());
+            Box::pin(async move { seam.answer(process, &kube, request).await })
+        });
+        let endpoint = Endpoint::open(&self.stage.tls, answering).await.map_err(cannot)?;
+        let path = self.folder.path().join(format!("kubeconfig-{process}"));
+        std::fs::write(&path, endpoint.kubeconfig("default")).map_err(cannot)?;
+        let child = Child::start(&self.stage.program, &path).map_err(cannot)?;
+        self.outputs.push(child.output.clone());
+        self.processes.insert(process, Process { child, endpoint });
+        Ok(())
+    }
+
+    fn end(&mut self, process: usize) {
+        self.seam.end(process);
+        self.processes.remove(&process);
+    }
+
+    fn end_all(&mut self) {
+        for process in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.end(process);
+        }
+    }
+
+    /// Whether every process that should be there has begun to watch.
+    fn is_up(&self) -> bool {
+        self.starts_at.is_none() && !self.processes.is_empty() && self.seam.traffic(|of| !of.watched.is_empty())
+    }
+
+    /// Lets time pass, and does what the seam asks for meanwhile. Ends early when the user does not wait.
+    async fn pass(&mut self, time: Duration) -> Result<(), Failed> {
+        let until = Instant::now() + time;
+        while !self.is_hurried {
+            self.look_after().await?;
+            let now = Instant::now();
+            if now >= until {
+                return Ok(());
+            }
+            let ask = tokio::select! {
+                biased;
+                ask = self.asked.recv() => ask,
+                () = tokio::time::sleep_until(until.min(now + TICK)) => continue,
+            };
+            match ask {
+                Some(Ask::Crash { process }) => {
+                    self.end(process);
+                    tokio::time::sleep(RESTART).await;
+                    self.leases_expire().await;
+                    self.start().await?;
+                }
+                Some(Ask::TakeOver { process }) => {
+                    if let Some(process) = self.processes.get(&process) {
+                        process.child.signal(Signal::STOP);
+                    }
+                    self.leases_expire().await;
+                    self.start().await?;
+                }
+                Some(Ask::GoesOn { process }) => {
+                    self.retiring = Some(process);
+                    if let Some(process) = self.processes.get(&process) {
+                        process.child.signal(Signal::CONT);
+                    }
+                    self.seam.due(Instant::now() + LAST_WORDS);
+                    let seam = self.seam.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(LAST_WORDS).await;
+                        seam.ask_end(process);
+                    });
+                }
+                Some(Ask::End { process }) => self.end(process),
+                Some(Ask::NextStep) => self.is_hurried = true,
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a process again that has ended by itself, as a kubelet does.
+    async fn look_after(&mut self) -> Result<(), Failed> {
+        let ended = self.processes.iter_mut().find_map(|(number, process)| {
+            let status = process.child.ended()?;
+            Some((*number, status, process.child.output.clone()))
+        });
+        if let Some((process, status, output)) = ended {
+            output.whole().await;
+            self.end(process);
+            if self.retiring != Some(process) {
+                self.exits += 1;
+                self.seam.tell(process, format!("the program ends by itself: {status}"));
+                if self.seam.fault.is_none() || self.exits > EXITS {
+                    return Err(exited(&self.stage.program, status, &output));
+                }
+                let wait = RESTART * u32::try_from(1 << self.exits).unwrap_or(u32::MAX);
+                self.starts_at = Some(Instant::now() + wait);
+            }
+        }
+        if self.starts_at.is_some_and(|at| at <= Instant::now()) {
+            self.leases_expire().await;
+            self.start().await?;
+        }
+        Ok(())
+    }
+
+    /// The time in which the Lease of a dead process expires passes at once.
+    async fn leases_expire(&self) {
+        const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
+        if !self.seam.traffic(|of| of.elects) {
+            return;
+        }
+        let Ok(request) = Request::get(LEASES).body(Vec::new()) else {
+            return;
+        };
+        let Ok(leases) = self.cluster.kube().request::<Value>(request).await else {
+            return;
+        };
+        for lease in leases["items"].as_array().into_iter().flatten() {
+            let text = |field: &str| lease["metadata"][field].as_str().unwrap_or_default();
+            let path = format!(
+                "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}",
+                text("namespace"),
+                text("name")
+            );
+            let body = json!({"spec": {"holderIdentity": ""}}).to_string();
+            let request = Request::patch(path)
+                .header("content-type", "application/merge-patch+json")
+                .body(Body::from(body.into_bytes()));
+            if let Ok(request) = request {
+                // One that is gone is held by nobody.
+                let _ = self.cluster.kube().send(request).await;
+            }
+        }
+    }
+
+    /// Somebody deletes an object.
+    async fn delete(&self, made: &Made) {
+        let (resource, namespace, name) = &made.named;
+        self.seam.strike(0);
+        self.seam
+            .tell(0, format!("somebody deletes {resource} {namespace}/{name}"));
+        let request =
+            Request::delete(made.path.as_str()).body(Body::from(br#"{"propagationPolicy":"Background"}"#.to_vec()));
+        if let Ok(request) = request {
+            // One that is gone needs no deletion.
+            let _ = self.cluster.kube().send(request).await;
+        }
+    }
+
+    fn effective_writes(&self, from: usize) -> Vec<String> {
+        let (log, _) = self.seam.log();
+        let writes = log.entries[from..].iter().filter(|entry| entry.is_effective());
+        writes.map(Entry::plain).collect()
+    }
+
+    /// Ends the processes, and tells of the run what only its end shows.
+    async fn finish(mut self, run: &mut Run) {
+        self.end_all();
+        for output in &self.outputs {
+            output.whole().await;
+        }
+        self.panics.extend(self.outputs.iter().filter_map(Output::panic));
+        run.panics = std::mem::take(&mut self.panics);
+        (run.log, run.struck) = self.seam.log();
+        self.cluster.stop().await;
+    }
+}
+
+/// The operator's name as a user.
+const NAME: &str = "operator";
+
+fn exited(program: &Program, status: std::process::ExitStatus, output: &Output) -> Failed {
+    let failed = Failed::new(format!("the operator ended by itself: {}", program.command)).because(status);
+    let (printed, text) = (output.last(SHOWN), output.last(usize::MAX).join("\n"));
+    let failed = match printed.is_empty() {
+        true => failed.because("it printed nothing"),
+        false => failed.because(format!("it printed last:\n{}", printed.join("\n"))),
+    };
+    if matches!(status.code(), Some(126 | 127)) {
+        failed.fix("there is no such program: name it as a shell in this folder finds it, such as ./bin/manager")
+    } else if text.contains("address already in use") || text.contains("Address already in use") {
+        failed.fix("several run side by side: let each have a port of its own with {port} in the command, such as --health-probe-bind-address :{port}, or switch the listener off, or use --jobs 1")
+    } else {
+        failed.fix("run it with KUBECONFIG of a cluster to see why; it must take the cluster from there and run until it is stopped")
+    }
+}
+
+/// Plays an undisturbed run; `restarts`: a process is ended and another one started, before the first deletion.
+pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Reference, Failed> {
+    let mut player = Player::new(stage, None, BTreeSet::new()).await?;
+    let mut run = Run::default();
+    let mut noise = BTreeSet::new();
+    let _permit = stage.active.clone().acquire_owned().await;
+    player.start().await?;
+    let begin = Instant::now();
+    while !player.is_up() {
+        player.pass(TICK).await?;
+        if begin.elapsed() > stage.start {
+            return Err(idle(stage, &player));
+        }
+    }
+    let mut watched = player.seam.traffic(|of| of.watched.clone());
+    let first_delete = stage.steps.iter().position(Step::deletes);
+    let mut rested = rests(&mut player, &mut noise).await?;
+    run.ends.push(player.snapshot());
+    for (at, step) in stage.steps.iter().enumerate() {
+        if restarts && first_delete == Some(at) && at > 0 {
+            player.end_all();
+            player.pass_without(RESTART).await;
+            player.leases_expire().await;
+            let from = player.seam.log().0.entries.len();
+            player.start().await?;
+            rests(&mut player, &mut noise).await?;
+            run.writes_of_a_restart = player.effective_writes(from);
+        }
+        let number = player.seam.next_step(step.what());
+        step.make(&player.cluster).await?;
+        rested = rests(&mut player, &mut noise).await? && rested;
+        if !rested {
+            run.restless.get_or_insert(number);
+        }
+        run.ends.push(player.snapshot());
+    }
+    let from = player.seam.log().0.entries.len();
+    player.pass(WATCHED * 2).await?;
+    run.late_writes = player.effective_writes(from);
+    watched.extend(player.seam.traffic(|of| of.watched.clone()));
+    let (elects, agents) = player.seam.traffic(|of| (of.elects, of.agents.clone()));
+    player.finish(&mut run).await;
+    Ok(Reference {
+        quiet: quiet(&run),
+        run,
+        mask: Mask::default(),
+        noise,
+        elects,
+        watched,
+        agents,
+    })
+}
+
+impl Player<'_> {
+    /// Lets time pass in which no process is to be there.
+    async fn pass_without(&mut self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// Twice as long as the longest time between two things of which one led to the other.
+fn quiet(run: &Run) -> Duration {
+    let entries = &run.log.entries;
+    let pairs = entries.windows(2).filter(|pair| pair[0].step == pair[1].step);
+    // What comes after a whole rest came of itself.
+    let gaps = pairs
+        .map(|pair| pair[1].at.saturating_sub(pair[0].at))
+        .filter(|gap| *gap < REST);
+    (gaps.max().unwrap_or_default() * 2).clamp(QUIET.0, QUIET.1)
+}
+
+/// Waits until an undisturbed run has come to rest; `false` when it never does.
+async fn rests(player: &mut Player<'_>, noise: &mut BTreeSet<String>) -> Result<bool, Failed> {
+    let begin = Instant::now();
+    let (mut revision, mut state) = (0, Snapshot::default());
+    let mut changed = Instant::now();
+    player.seam.kinds_of_requests();
+    while begin.elapsed() < player.stage.longest {
+        player.pass(TICK * 3).await?;
+        let now = player.revision();
+        if now != revision {
+            let found = player.snapshot();
+            revision = now;
+            // Leases are renewed, and are no part of the state.
+            if found != state {
+                state = found;
+                changed = Instant::now();
+                player.seam.kinds_of_requests();
+            }
+        }
+        if changed.elapsed() < REST || !player.is_up() {
+            continue;
+        }
+        if player.seam.quiet().is_some_and(|quiet| quiet >= REST) {
+            return Ok(true);
+        }
+        if changed.elapsed() >= ASKING {
+            noise.extend(player.seam.kinds_of_requests());
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// That the operator does nothing.
+fn idle(stage: &Stage, player: &Player<'_>) -> Failed {
+    let failed = Failed::new(format!(
+        "the operator watches nothing after {:?}: {}",
+        stage.start, stage.program.command
+    ));
+    let printed = player
+        .outputs
+        .last()
+        .map(|output| output.last(SHOWN))
+        .unwrap_or_default();
+    let failed = match printed.is_empty() {
+        true => failed.because("it printed nothing"),
+        false => failed.because(format!("it printed last:\n{}", printed.join("\n"))),
+    };
+    let agents = player.seam.traffic(|of| of.agents.clone());
+    match agents.is_empty() {
+        true => failed
+            .because("it has sent no request to the cluster of its kubeconfig")
+            .fix("it must take the cluster from the environment variable KUBECONFIG; a program that is compiled first may need a longer --start"),
+        false => failed
+            .because("it has sent requests, and opened no watch")
+            .fix("does it lack a right, or a CRD? name the folders with --crds and --rbac; what it printed may tell"),
+    }
+}
+
+/// Plays a run with a fault.
+pub(super) async fn disturbed(
+    stage: &Stage,
+    fault: &Fault,
+    reference: &Reference,
+    mut permit: Option<OwnedSemaphorePermit>,
+) -> Result<Run, Failed> {
+    let mut player = Player::new(stage, Some(fault), reference.noise.clone()).await?;
+    let mut run = Run::default();
+    let played = steps(&mut player, &mut run, fault, reference, &mut permit).await;
+    if let Err(failed) = played {
+        // A fault is no excuse for an operator that does not stay.
+        if player.exits <= EXITS {
+            return Err(failed);
+        }
+        run.ended = Some(failed.because.first().cloned().unwrap_or_default());
+    }
+    player.finish(&mut run).await;
+    Ok(run)
+}
+
+async fn steps(
+    player: &mut Player<'_>,
+    run: &mut Run,
+    fault: &Fault,
+    reference: &Reference,
+    permit: &mut Option<OwnedSemaphorePermit>,
+) -> Result<(), Failed> {
+    let (stage, mut revisions) = (player.stage, Vec::new());
+    player.start().await?;
+    let begin = Instant::now();
+    while !player.is_up() && begin.elapsed() < stage.start {
+        player.pass(TICK).await?;
+    }
+    let mut waiting = Waiting { reference, permit };
+    if !waiting.comes_right(player, run, 0).await? {
+        return Ok(());
+    }
+    revisions.push(player.revision());
+    for (at, step) in stage.steps.iter().enumerate() {
+        let number = player.seam.next_step(step.what());
+        step.make(&player.cluster).await?;
+        let is_right = waiting.comes_right(player, run, number).await?;
+        if std::mem::take(&mut player.is_hurried) && at + 1 < stage.steps.len() {
+            run.hurried = Some(number);
+        } else if !is_right {
+            return Ok(());
+        }
+        let strikes = match fault {
+            Fault::Stale { after, sees } if *after == number => {
+                player.end_all();
+                player.pass_without(RESTART).await;
+                player.leases_expire().await;
+                player.seam.show(revisions[*sees]);
+                player.start().await?;
+                true
+            }
+            Fault::Deleted { after, object } if *after == number => {
+                let made = player.seam.log().0.made_until(number).get(object - 1).cloned();
+                if let Some(made) = &made {
+                    player.delete(made).await;
+                }
+                made.is_some()
+            }
+            _ => false,
+        };
+        if strikes {
+            run.ends.pop();
+            if !waiting.comes_right(player, run, number).await? {
+                return Ok(());
+            }
+        }
+        revisions.push(player.revision());
+    }
+    let from = player.seam.log().0.entries.len();
+    player.pass(WATCHED).await?;
+    run.late_writes = player.effective_writes(from);
+    Ok(())
+}
+
+/// Waits for the states of the undisturbed run.
+struct Waiting<'a> {
+    reference: &'a Reference,
+    permit: &'a mut Option<OwnedSemaphorePermit>,
+}
+
+impl Waiting<'_> {
+    /// Waits until all is as in the undisturbed run after this step, and says whether it ever was.
+    async fn comes_right(&mut self, player: &mut Player<'_>, run: &mut Run, step: usize) -> Result<bool, Failed> {
+        let stage = player.stage;
+        let expected = &self.reference.run.ends[step];
+        let begin = Instant::now();
+        let (mut seen, mut state) = (None, Snapshot::default());
+        let mut changed = begin;
+        loop {
+            player.pass(TICK).await?;
+            if player.is_hurried {
+                run.ends.push(self.reference.mask.apply(player.snapshot()));
+                return Ok(false);
+            }
+            let is_quiet = player.is_up() && player.seam.quiet().is_some_and(|quiet| quiet >= self.reference.quiet);
+            if is_quiet && seen != Some(player.revision()) {
+                seen = Some(player.revision());
+                let found = self.reference.mask.apply(player.snapshot());
+                if found == *expected {
+                    if self.permit.is_none() {
+                        *self.permit = stage.active.clone().acquire_owned().await.ok();
+                    }
+                    run.ends.push(found);
+                    return Ok(true);
+                }
+                if found != state {
+                    state = found;
+                    changed = Instant::now();
+                }
+            }
+            if changed.elapsed() > self.reference.quiet * 4 {
+                // It waits, and others may play.
+                *self.permit = None;
+            }
+            let difference = || expected.differences(&state);
+            let is_known = || lasting(stage).contains(&difference());
+            let patience = match seen.is_some() && changed.elapsed() > IMPATIENCE && is_known() {
+                true => IMPATIENCE,
+                false => stage.patience,
+            };
+            if changed.elapsed() > patience || begin.elapsed() > stage.patience * 2 {
+                if seen.is_none() || !is_quiet {
+                    run.restless = Some(step);
+                }
+                lasting(stage).insert(difference());
+                run.ends.push(match seen {
+                    Some(_) => state,
+                    None => self.reference.mask.apply(player.snapshot()),
+                });
+                return Ok(false);
+            }
+        }
+    }
+}
+
+fn lasting(stage: &Stage) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    stage.lasting.lock().unwrap_or_else(PoisonError::into_inner)
+}

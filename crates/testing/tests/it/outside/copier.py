@@ -1,0 +1,123 @@
+"""An operator in Python, of the standard library alone: for each Copy a ConfigMap with its text.
+
+Usage: copier.py HABIT. "good" is right; the others are each wrong in one way:
+  made-up-name   makes the ConfigMap under a name that the server makes up, and writes down afterwards that it did
+  gives-up       takes a write that failed for done
+  exits          ends when a write fails for the third time
+  hops           writes its status again and again
+"""
+import http.client
+import json
+import os
+import queue
+import ssl
+import sys
+import threading
+import time
+
+habit = sys.argv[1]
+with open(os.environ["KUBECONFIG"]) as file:
+    config = json.load(file)  # JSON is YAML, and kubewright writes JSON
+cluster = config["clusters"][0]["cluster"]
+token = config["users"][0]["user"]["token"]
+host = cluster["server"].removeprefix("https://")
+import base64
+
+context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+COPIES = "/apis/example.com/v1/namespaces/default/copies"
+MAPS = "/api/v1/namespaces/default/configmaps"
+work = queue.Queue()
+
+
+class Refused(Exception):
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text[:200]}")
+        self.code = code
+
+
+def ask(method, path, body=None, kind="application/json"):
+    connection = http.client.HTTPSConnection(host, context=context)
+    try:
+        headers = {"Authorization": "Bearer " + token, "Content-Type": kind, "Accept": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        if answer.status >= 300:
+            raise Refused(answer.status, text)
+        return json.loads(text)
+    finally:
+        connection.close()
+
+
+def watch(path, selector, key):
+    while True:
+        try:
+            listed = ask("GET", path + "?" + selector)
+            for item in listed["items"]:
+                work.put(key(item))
+            version = listed["metadata"]["resourceVersion"]
+            connection = http.client.HTTPSConnection(host, context=context)
+            query = f"{path}?watch=true&resourceVersion={version}&{selector}"
+            connection.request("GET", query, headers={"Authorization": "Bearer " + token})
+            for line in connection.getresponse():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    break
+                work.put(key(event["object"]))
+        except Exception as error:
+            print("watch:", error, flush=True)
+        time.sleep(0.1)
+
+
+def reconcile(name):
+    try:
+        copy = ask("GET", f"{COPIES}/{name}")
+    except Refused as refused:
+        if refused.code == 404:
+            return
+        raise
+    if "deletionTimestamp" in copy["metadata"]:
+        return
+    owner = {"apiVersion": "example.com/v1", "kind": "Copy", "name": name, "uid": copy["metadata"]["uid"]}
+    text = copy["spec"]["text"] * (2 if copy["spec"].get("twice") else 1)
+    child = {"metadata": {"labels": {"copy": name}, "ownerReferences": [owner]}, "data": {"text": text}}
+    present = ask("GET", f"{MAPS}?labelSelector=copy%3D{name}")["items"]
+    present = [item for item in present if item["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
+    if habit == "made-up-name":
+        made = copy.get("status", {}).get("child")
+        present = [item for item in present if item["metadata"]["name"] == made]
+        child["metadata"]["generateName"] = name + "-"
+    else:
+        child["metadata"]["name"] = name
+    if not present:
+        made = ask("POST", MAPS, child)
+    elif present[0]["data"] != child["data"]:
+        made = ask("PUT", f"{MAPS}/{present[0]['metadata']['name']}", {**present[0], "data": child["data"]})
+    else:
+        made = present[0]
+    status = {"child": made["metadata"]["name"]}
+    if habit == "hops":
+        status["hops"] = copy.get("status", {}).get("hops", 0) + 1
+    if copy.get("status") != status:
+        ask("PATCH", f"{COPIES}/{name}/status", {"status": status}, "application/merge-patch+json")
+
+
+copy_of = lambda item: item["metadata"]["name"]
+owner_of = lambda item: item["metadata"]["labels"]["copy"]
+threading.Thread(target=watch, args=(COPIES, "", copy_of), daemon=True).start()
+threading.Thread(target=watch, args=(MAPS, "labelSelector=copy", owner_of), daemon=True).start()
+failures = 0
+while True:
+    name = work.get()
+    try:
+        reconcile(name)
+        failures = 0
+    except Exception as error:
+        print("reconcile", name, error, flush=True)
+        failures += 1
+        if habit == "exits" and failures == 3:
+            sys.exit("too many failures")
+        if habit == "gives-up":
+            continue
+        time.sleep(0.1)
+        work.put(name)
