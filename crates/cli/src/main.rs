@@ -10,6 +10,7 @@
 //! | to change | go to | its tests |
 //! |---|---|---|
 //! | a command: add, change | a file in `commands`, a page in `docs/src/commands` | `book.rs` in `tests/it` types the page's commands |
+//! | what `explore` plays | `crates/testing/src/explore`; the command: `commands/explore.rs` | `explore.rs` in `tests/it` |
 //! | what `demo` plays | `commands/demo.rs`; the player: `crates/demo` | `demo.rs` in `tests/it` |
 //! | what `dev` does next | `commands/dev/lifecycle.rs` | the table there, `dev.rs` in `tests/it` |
 //! | what `dev` shows or advises | `commands/dev/renderer.rs`, `screen.rs` and `advice.rs` beside it | the tables and snapshots there |
@@ -102,6 +103,7 @@ enum Command {
     Controllers(commands::controllers::Arguments),
     Assets(commands::assets::Arguments),
     Demo(commands::demo::Arguments),
+    Explore(commands::explore::Arguments),
     Doctor(commands::doctor::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
@@ -149,6 +151,7 @@ fn main() -> ExitCode {
         Command::Controllers(controllers) => block_on(controllers.run(output)),
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
+        Command::Explore(explore) => return explore.run(output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),

@@ -15,6 +15,7 @@ pub(crate) mod dev;
 pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod explain;
+pub(crate) mod explore;
 pub(crate) mod init;
 pub(crate) mod install;
 pub(crate) mod manifests;

@@ -19,6 +19,7 @@ mod deploy;
 mod dev;
 mod dropin;
 mod examples;
+mod explore;
 mod golden;
 mod kubectl;
 mod manifests;

@@ -239,5 +239,34 @@ fn a_report_tells_what_happened() -> Result<()> {
             .unwrap_or_else(|| panic!("{line:?} is missing here:\n{text}"));
         rest = &rest[at..];
     }
+    check_book(&text);
     Ok(())
+}
+
+/// The book shows this report. How long it took, and what the server appends to a name, is another each time.
+fn check_book(text: &str) {
+    const STEM: &str = "source-copy-";
+    let mut shown = String::new();
+    for line in text.lines() {
+        let mut line = line.to_owned();
+        if let Some((before, after)) = line.split_once(" faults in ")
+            && let Some((_, after)) = after.split_once(" s, ")
+        {
+            line = format!("{before} faults in 0.9 s, {after}");
+        }
+        let mut from = 0;
+        while let Some(at) = line[from..].find(STEM) {
+            from += at + STEM.len();
+            let made_up = line[from..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+            line.replace_range(from..from + made_up, &"x".repeat(made_up));
+        }
+        shown.push_str(line.trim_end());
+        shown.push('\n');
+    }
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/pictures/finding.txt");
+    if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        std::fs::write(&page, &shown).expect("the book can be written");
+    }
+    let present = std::fs::read_to_string(&page).unwrap_or_default();
+    assert_eq!(present, shown, "docs/src/pictures/finding.txt is not what a report says: KUBEWRIGHT_UPDATE_BOOK=1");
 }
