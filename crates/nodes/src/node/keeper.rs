@@ -1,17 +1,15 @@
 //! Keeps the simulated nodes: registers those that the cluster has from its start, posts their status, renews their
 //! Leases.
 //!
-//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node of the
-//! cluster that a user deletes is registered again, as by a kubelet that starts again, unless it was cordoned before:
-//! then it was taken out of service.
+//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node that a user
+//! deletes stays away, as a kubelet registers its node once, when it starts.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::Node;
-use kubewright::{Action, Client, Context, Controller, Reconciler, Request, Result};
+use kubewright::{Action, Client, Context, Controller, Reconciler, Result};
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
@@ -23,19 +21,11 @@ pub(crate) struct Keeper {
     nodes: Arc<Nodes>,
     /// Whether Leases are renewed.
     heartbeats: bool,
-    /// Nodes that were cordoned when they were last seen.
-    cordoned: Mutex<BTreeSet<String>>,
 }
 
 /// The controller of the simulated nodes.
 pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
-    let cordoned = Mutex::default();
-    let keeper = Keeper {
-        nodes,
-        heartbeats,
-        cordoned,
-    };
-    Controller::of(keeper).named("node-keeper")
+    Controller::of(Keeper { nodes, heartbeats }).named("node-keeper")
 }
 
 /// Registers the nodes that the cluster has from its start.
@@ -60,16 +50,6 @@ pub(crate) async fn register(nodes: Arc<Nodes>, client: Client) -> Result<()> {
 }
 
 impl Keeper {
-    fn remember(&self, node: &Node) {
-        let name = meta::name(&node.metadata);
-        let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-        let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_cordoned {
-            true => cordoned.insert(name.to_owned()),
-            false => cordoned.remove(name),
-        };
-    }
-
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
         let Some(status) = self.nodes.status(node, ctx.now()) else {
@@ -117,7 +97,6 @@ impl Reconciler for Keeper {
     type Object = Node;
 
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
-        self.remember(&node);
         if !node::is_simulated(&node) || meta::is_deleting(&node.metadata) || fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
@@ -132,23 +111,6 @@ impl Reconciler for Keeper {
                 Ok(Action::requeue_after(RENEW))
             }
             done => done,
-        }
-    }
-
-    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
-        let was_cordoned = {
-            let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
-            cordoned.remove(request.name())
-        };
-        let Some(number) = self.nodes.names().iter().position(|name| name == request.name()) else {
-            return Ok(Action::await_change());
-        };
-        if was_cordoned {
-            return Ok(Action::await_change());
-        }
-        match ctx.client().create(&self.nodes.node(number)).await {
-            Err(error) if !error.is_already_exists() => Err(error),
-            _ => Ok(Action::await_change()),
         }
     }
 }
