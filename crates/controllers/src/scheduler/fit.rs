@@ -31,19 +31,18 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// A refusal that no change of the node's pods could lift.
-    fn lasting(reason: impl Into<String>) -> Refusal {
+    pub(super) fn lasting(reason: impl Into<String>) -> Refusal {
         Refusal {
             reasons: vec![reason.into()],
             is_full: false,
         }
     }
 
-    /// Because of the pods of other nodes and this one, or of its volumes.
-    pub(super) fn of(reason: &str) -> Refusal {
-        let by_pods = reason.contains("anti-affinity") || reason.ends_with("topology spread constraints");
+    /// A refusal because of pods that are there: it would do without them.
+    pub(super) fn by_pods(reason: impl Into<String>) -> Refusal {
         Refusal {
-            reasons: vec![reason.to_owned()],
-            is_full: by_pods,
+            is_full: true,
+            ..Refusal::lasting(reason)
         }
     }
 }
@@ -97,10 +96,9 @@ impl<'a> Requirements<'a> {
             return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
         }
         if self.has_port_conflict(taken) {
-            return Some(Refusal {
-                is_full: true,
-                ..Refusal::lasting("node(s) didn't have free ports for the requested pod ports")
-            });
+            return Some(Refusal::by_pods(
+                "node(s) didn't have free ports for the requested pod ports",
+            ));
         }
         self.insufficient(node, taken)
     }
@@ -433,10 +431,7 @@ mod tests {
     #[test]
     fn the_sentence() {
         const ALONE: &str = "No preemption victims found for incoming pod";
-        let full = |reason: &str| Refusal {
-            is_full: true,
-            ..Refusal::lasting(reason)
-        };
+        let full = |reason: &str| Refusal::by_pods(reason);
         let check = |refusals: &[Refusal], helpless: &[&str], expected: &str| {
             let refusals: Vec<&Refusal> = refusals.iter().collect();
             let helpless: Vec<Vec<String>> = helpless.iter().map(|text| vec![(*text).to_owned()]).collect();

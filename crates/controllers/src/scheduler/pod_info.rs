@@ -13,8 +13,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::cache::{self, Amounts, HostPort};
 use super::preempt;
-use crate::volumes;
-use kubewright_objects::meta;
+use kubewright_objects::{meta, pods};
 
 /// Labels of an object.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -93,7 +92,7 @@ impl PodInfo {
             is_deleting: meta::is_deleting(&pod.metadata),
             makes_room: preempt::is_going(pod),
             started: start.map(|start| start.0),
-            claims: volumes::claims_of(pod).into_values().collect(),
+            claims: pods::claims(pod).map(|claim| claim.name).collect(),
             labels: shared(&mut kept.labels, meta::labels(&pod.metadata).clone()),
             asks: shared(
                 &mut kept.asks,
