@@ -495,7 +495,7 @@ mod tests {
         check(json!({}), path, "\"../../etc\" is a path, no name");
         let deleted = json!({ "metadata": { "name": "c", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z" } });
         check(deleted, volume("1"), "persistentvolumeclaim \"c\" is being deleted");
-        let foreign = "persistentvolumeclaim \"c\" was not created for the pod";
+        let foreign = "PVC /c was not created for pod /p (pod is not owner)";
         check(json!({ "ephemeral": {} }), volume("1"), foreign);
         let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "0a", "controller": true }]);
         let own = json!({ "name": "c", "uid": "1", "ownerReferences": owner });
