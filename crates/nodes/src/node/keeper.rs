@@ -4,12 +4,13 @@
 //! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node that a user
 //! deletes stays away, as a kubelet registers its node once, when it starts.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::Node;
-use kubewright::{Action, Client, Context, Controller, Reconciler, Result};
+use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Result};
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
@@ -21,11 +22,19 @@ pub(crate) struct Keeper {
     nodes: Arc<Nodes>,
     /// Whether Leases are renewed.
     heartbeats: bool,
+    /// The annotations of nodes of which was told that they say nothing.
+    told: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// The controller of the simulated nodes.
 pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
-    Controller::of(Keeper { nodes, heartbeats }).named("node-keeper")
+    let told = Mutex::default();
+    Controller::of(Keeper {
+        nodes,
+        heartbeats,
+        told,
+    })
+    .named("node-keeper")
 }
 
 /// Registers the nodes that the cluster has from its start.
@@ -50,6 +59,23 @@ pub(crate) async fn register(nodes: Arc<Nodes>, client: Client) -> Result<()> {
 }
 
 impl Keeper {
+    /// Tells of annotations that say nothing, when they are new.
+    fn tell_misunderstood(&self, node: &Node, ctx: &Context) {
+        let found = fleet::misunderstood(node);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = meta::name(&node.metadata);
+        let before = match found.is_empty() {
+            true => told.remove(name),
+            false => told.insert(name.to_owned(), found.clone()),
+        };
+        for warning in found
+            .iter()
+            .filter(|one| !before.iter().flatten().any(|known| known == *one))
+        {
+            ctx.event(node, EventType::Warning, "Misunderstood", warning);
+        }
+    }
+
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
         let Some(status) = self.nodes.status(node, ctx.now()) else {
@@ -100,6 +126,7 @@ impl Reconciler for Keeper {
         if !node::is_simulated(&node) || meta::is_deleting(&node.metadata) || fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
+        self.tell_misunderstood(&node, &ctx);
         // The node may have been changed by others meanwhile: that leads back here.
         match self.post(&node, &ctx).await {
             Err(error) if error.is_conflict() || error.is_not_found() => {}
