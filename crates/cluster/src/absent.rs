@@ -5,6 +5,8 @@
 //! about nothing: its user wants an API server alone. Nor does a controller that exists and was left out by name: that
 //! was the user's choice.
 //!
+//! Of kinds that others act on in a usual cluster (NetworkPolicies, Ingresses) it tells, too.
+//!
 //! Invariant: a row ends by itself when its controller enters [`NAMES`].
 
 use http::header::WARNING;
@@ -83,6 +85,26 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// Kinds that no controller of Kubernetes itself serves either: what would act on them is not in this cluster, unless its
+/// user installs it.
+const OF_OTHERS: &[(&str, &str, &str)] = &[
+    (
+        "networking.k8s.io",
+        "networkpolicies",
+        "this cluster has no network plugin: a NetworkPolicy restricts nothing",
+    ),
+    (
+        "networking.k8s.io",
+        "ingresses",
+        "this cluster has no ingress controller of its own: an Ingress leads nowhere until you run one",
+    ),
+    (
+        "networking.k8s.io",
+        "servicecidrs",
+        "this cluster gives Services no addresses of additional ServiceCIDRs",
+    ),
+];
+
 /// Adds the warning, if there is one, to the answer of a request that created something.
 pub(crate) fn warn<B>(head: &Parts, response: &mut Response<B>) {
     if head.method != Method::POST || response.status() != StatusCode::CREATED {
@@ -98,6 +120,9 @@ pub(crate) fn warn<B>(head: &Parts, response: &mut Response<B>) {
 /// The warning for an object that was posted to this path, where there are these controllers.
 fn warning(path: &str, names: &[&str]) -> Option<String> {
     let (group, plural) = collection(path)?;
+    if let Some((_, _, text)) = OF_OTHERS.iter().find(|(of, kind, _)| (*of, *kind) == (group, plural)) {
+        return Some((*text).to_owned());
+    }
     let mut rows = ROWS.iter();
     let row = rows.find(|row| row.group == group && row.plural == plural && !names.contains(&row.controller))?;
     Some(format!(
@@ -142,5 +167,11 @@ mod tests {
         let text = "this cluster has no controller endpoints yet: it gets no endpoints";
         check("/api/v1/namespaces/default/services", &[], Some(text));
         check("/version", &[], None);
+        let text = "this cluster has no network plugin: a NetworkPolicy restricts nothing";
+        check(
+            "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+            NAMES,
+            Some(text),
+        );
     }
 }

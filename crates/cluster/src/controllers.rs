@@ -36,6 +36,7 @@ pub const NAMES: &[&str] = &[
     "certificatesigningrequest",
     "horizontalpodautoscaler",
     "resourceclaim",
+    "ephemeral-volume",
     "service-proxy",
 ];
 

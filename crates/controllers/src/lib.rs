@@ -31,6 +31,7 @@
 //! | `certificatesigningrequest` | `certificates.rs` | approves the requests of kubelets, signs, and removes old requests |
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
 //! | `resourceclaim` | `resourceclaim/` | claims to devices: made from templates for pods, reserved, and cleaned up |
+//! | `ephemeral-volume` | `ephemeral_volume.rs` | claims of pods, made from templates in their volumes |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `selecting`
@@ -53,6 +54,7 @@ mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod ephemeral_volume;
 mod garbage_collector;
 mod history;
 mod horizontalpodautoscaler;
@@ -110,6 +112,7 @@ pub const NAMES: &[&str] = &[
     "certificatesigningrequest",
     "horizontalpodautoscaler",
     "resourceclaim",
+    "ephemeral-volume",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -236,6 +239,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
         "pod-garbage-collector" => manager.add(podgc::controller()),
         "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
         "resourceclaim" => manager.add(resourceclaim::pods()).add(resourceclaim::claims()),
+        "ephemeral-volume" => manager.add(ephemeral_volume::controller()),
         "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
         _ => manager,
     }

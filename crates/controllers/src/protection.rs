@@ -19,7 +19,7 @@ use kubewright::kube::api::{ApiResource, ListParams, ObjectMeta};
 use kubewright::{Action, Context, Controller, Object, Reconciler, Request, Result};
 
 use super::unstructured::UnstructuredApi;
-use kubewright_objects::meta;
+use kubewright_objects::{meta, pods};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -34,8 +34,8 @@ pub(crate) fn claims() -> Controller {
         .named("persistentvolumeclaim-protection-controller")
         .watches::<Pod>(|pod| {
             let namespace = pod.metadata.namespace.as_deref();
-            claims_of(pod)
-                .map(|(claim, _)| Request::new(namespace, &claim))
+            pods::claims(pod)
+                .map(|claim| Request::new(namespace, &claim.name))
                 .collect()
         })
 }
@@ -186,17 +186,6 @@ async fn release<K: Object>(object: &K, finalizer: &str, ctx: &Context) -> Resul
     Ok(())
 }
 
-/// The claims that a pod names, generic ephemeral volumes included (their claim is called like pod and volume); of the
-/// latter it says so.
-fn claims_of(pod: &Pod) -> impl Iterator<Item = (String, bool)> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-        (Some(claim), _) => Some((claim.claim_name.clone(), false)),
-        (None, Some(_)) => Some((format!("{}-{}", meta::name(&pod.metadata), volume.name), true)),
-        (None, None) => None,
-    })
-}
-
 /// A pod that its kubelet is done with, or that was deleted by force, lets its ephemeral claims go before it is gone
 /// itself.
 fn uses(pod: &Pod, claim: &str) -> bool {
@@ -205,7 +194,7 @@ fn uses(pod: &Pod, claim: &str) -> bool {
         .as_ref()
         .is_some_and(|spec| spec.node_name.as_ref().is_some_and(|node| !node.is_empty()));
     let shut_down = meta::is_deleting(&pod.metadata) && pod.metadata.deletion_grace_period_seconds == Some(0);
-    bound && claims_of(pod).any(|(name, ephemeral)| name == claim && !(ephemeral && shut_down))
+    bound && pods::claims(pod).any(|used| used.name == claim && !(used.is_ephemeral && shut_down))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use kubewright::kube::api::ListParams;
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 use kubewright::{
-    Action, Context, Controller, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
+    Action, Context, Controller, Error, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
 };
 use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
 use serde_json::Value;
@@ -140,7 +140,11 @@ impl Reconciler for QuotaReconciler {
         // Before the objects are counted, so that none goes unnoticed.
         self.quotas.insert(ctx.request());
         let document = serde_json::to_value(&*quota)?;
-        let (counted, unwatched) = count(&ctx, &document).await?;
+        let Count {
+            used: counted,
+            unwatched,
+            failure,
+        } = count(&ctx, &document).await;
         let spec = |pointer: &str| parse(document.pointer(pointer).unwrap_or(&Value::Null));
         let (hard, before) = (spec("/spec/hard"), quota.status.clone().unwrap_or_default());
         // Usage that cannot be counted now keeps its known value.
@@ -159,7 +163,10 @@ impl Reconciler for QuotaReconciler {
                 _ => {}
             }
         }
-        Ok(Action::requeue_after(if unwatched { UNWATCHED } else { RESYNC }))
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(Action::requeue_after(if unwatched { UNWATCHED } else { RESYNC })),
+        }
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
@@ -172,8 +179,27 @@ fn typed(list: &ResourceList) -> Result<BTreeMap<String, Quantity>> {
     Ok(serde_json::from_value(to_value(list))?)
 }
 
-/// The usage of a quota by the objects of the namespace, and whether kinds are among them that are not watched.
-async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
+/// The usage of a quota by the objects of the namespace.
+#[derive(Default)]
+struct Count {
+    /// Of the kinds that could be listed.
+    used: ResourceList,
+    /// Whether kinds are among them that are not watched.
+    unwatched: bool,
+    /// Why a kind could not be listed: it is tried again, and keeps no other from being counted (`syncResourceQuota`).
+    failure: Option<Error>,
+}
+
+impl Count {
+    fn add(&mut self, counted: Result<ResourceList>) {
+        match counted {
+            Ok(counted) => self.used.extend(counted),
+            Err(error) => drop(self.failure.get_or_insert(error)),
+        }
+    }
+}
+
+async fn count(ctx: &Context, quota: &Value) -> Count {
     let hard: Vec<&str> = quota
         .pointer("/spec/hard")
         .and_then(Value::as_object)
@@ -181,7 +207,7 @@ async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
         .flatten()
         .map(|(name, _)| name.as_str())
         .collect();
-    let mut used = ResourceList::new();
+    let mut count = Count::default();
     let mut left = hard.clone();
     let watched = [
         (api_resource::<Pod>(), true),
@@ -197,23 +223,31 @@ async fn count(ctx: &Context, quota: &Value) -> Result<(ResourceList, bool)> {
             continue;
         };
         if hard.iter().any(|name| evaluator.counts(name)) {
-            used.extend(total(ctx, &evaluator, quota, &kind, whole).await?);
+            count.add(total(ctx, &evaluator, quota, &kind, whole).await);
             left.retain(|name| !evaluator.counts(name));
         }
     }
     left.retain(|name| name.starts_with("count/"));
     if left.is_empty() {
-        return Ok((used, false));
+        return count;
     }
-    for kind in discover(ctx).await? {
+    count.unwatched = true;
+    let kinds = match discover(ctx).await {
+        Ok(kinds) => kinds,
+        Err(error) => {
+            count.add(Err(error));
+            Vec::new()
+        }
+    };
+    for kind in kinds {
         let Some(evaluator) = Evaluator::of(&kind.group, &kind.plural) else {
             continue;
         };
         if left.iter().any(|name| evaluator.counts(name)) {
-            used.extend(total(ctx, &evaluator, quota, &kind, false).await?);
+            count.add(total(ctx, &evaluator, quota, &kind, false).await);
         }
     }
-    Ok((used, true))
+    count
 }
 
 /// Every namespaced kind whose objects can be created and listed, each in its most stable version.

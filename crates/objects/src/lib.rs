@@ -10,7 +10,9 @@
 //! | `meta` | metadata: owners, labels, selectors, times |
 //! | `pods` | phases, conditions and availability of pods, and which of several goes first |
 //! | `node` | labels and the condition of Nodes, and which are simulated |
+//! | `node_affinity` | which nodes a pod may run on by its selector and its required affinity |
 //! | `quantity` | amounts as numbers |
+//! | `requests` | what a pod requests and a node has: resources, ports |
 //! | `usage` | what pods use: the annotations of simulated ones, and the [`Meter`](usage::Meter) that knows it of all |
 //! | `tolerations` | whether a toleration fits a taint |
 //! | `disruption_target` | the condition of a pod that is about to be disrupted |
@@ -23,8 +25,10 @@ pub mod bound;
 pub mod disruption_target;
 pub mod meta;
 pub mod node;
+pub mod node_affinity;
 pub mod pods;
 pub mod quantity;
+pub mod requests;
 pub mod tolerations;
 pub mod usage;
 mod waiting;

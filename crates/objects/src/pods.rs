@@ -6,13 +6,59 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodCondition, Volume};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::meta;
 
 /// The annotation with which a user says how dear a pod is when one has to go.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// A claim that a volume of a pod names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodClaim<'a> {
+    /// The volume.
+    pub volume: &'a str,
+    /// The claim's name.
+    pub name: String,
+    /// Whether it is made for the pod, from a template in the volume.
+    pub is_ephemeral: bool,
+}
+
+/// The claim behind a volume of a pod. That of a generic ephemeral volume is called like pod and volume
+/// (`ephemeral.VolumeClaimName`).
+pub fn claim_of<'a>(pod: &Pod, volume: &'a Volume) -> Option<PodClaim<'a>> {
+    let (name, is_ephemeral) = match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => (claim.claim_name.clone(), false),
+        (None, Some(_)) => (format!("{}-{}", meta::name(&pod.metadata), volume.name), true),
+        (None, None) => return None,
+    };
+    Some(PodClaim {
+        volume: &volume.name,
+        name,
+        is_ephemeral,
+    })
+}
+
+/// The claims that a pod names, in the order of its volumes.
+pub fn claims(pod: &Pod) -> impl Iterator<Item = PodClaim<'_>> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| claim_of(pod, volume))
+}
+
+/// Why an ephemeral volume may not use a claim of the right name: it was not made for the pod
+/// (`ephemeral.VolumeIsForPod`).
+pub fn not_made_for(pod: &Pod, claim: &PersistentVolumeClaim) -> Option<String> {
+    let owner = meta::controller_of(&claim.metadata);
+    if owner.is_some_and(|owner| owner.kind == "Pod" && owner.uid == meta::uid(&pod.metadata)) {
+        return None;
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let (claim, pod) = (meta::name(&claim.metadata), meta::name(&pod.metadata));
+    Some(format!(
+        "PVC {namespace}/{claim} was not created for pod {namespace}/{pod} (pod is not owner)"
+    ))
+}
 
 /// `status.phase`; a pod without one has not been looked at, which is Pending.
 pub fn phase(pod: &Pod) -> &str {

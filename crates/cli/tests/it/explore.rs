@@ -102,9 +102,18 @@ fn what_cannot_be_explored_is_no_verdict() {
     };
     check(&[], &["cannot find the project", "--command"]);
     check(&["--command", "./x"], &["config/samples", "cannot read the samples"]);
-    check(&["--command", "./x", "--samples", samples], &["there is no such program"]);
-    check(&["--command", "./x", "--samples", samples, "--crds", samples], &["there is no CRD in"]);
-    check(&["--command", "./x", "--samples", samples, "--replay", "meteor@1"], &["meteor@1", "crash-after@3"]);
+    check(
+        &["--command", "./x", "--samples", samples],
+        &["there is no such program"],
+    );
+    check(
+        &["--command", "./x", "--samples", samples, "--crds", samples],
+        &["there is no CRD in"],
+    );
+    check(
+        &["--command", "./x", "--samples", samples, "--replay", "meteor@1"],
+        &["meteor@1", "crash-after@3"],
+    );
     check(&["--budget", "soon"], &["such as 90s"]);
     check(&["--jobs", "0"], &["--jobs"]);
     std::fs::write(place.path().join("faults.lock"), "[[accepted]]\nfinding = \"x\"\n").unwrap();

@@ -11,11 +11,14 @@ use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Endpoints, Namespace, Pod, ReplicationController, ResourceQuota, Service, ServiceAccount,
+    ConfigMap, Endpoints, Event, Namespace, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
+    ServiceAccount,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use kubewright_cluster::controllers::ROLE;
 use kubewright_cluster::{AuditFormat, AuditLog, AuditPolicy, AuditSink, Cluster, ControllerManager, Controllers};
@@ -361,4 +364,121 @@ async fn live_and_go(client: Client) {
         .await
         .expect("it is deleted");
     until(&namespaces, "shop", |namespace| namespace.is_none()).await;
+}
+
+/// The claim of a generic ephemeral volume is made for the pod, is made again when it is deleted, and goes with the pod.
+#[tokio::test]
+async fn an_ephemeral_volume_has_a_claim() {
+    check(async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+        let template =
+            json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
+        let scratch = json!({ "name": "scratch", "ephemeral": { "volumeClaimTemplate": template } });
+        let mounts = json!([{ "name": "scratch", "mountPath": "/s" }]);
+        let spec =
+            json!({ "containers": [{ "name": "c", "image": "i", "volumeMounts": mounts }], "volumes": [scratch] });
+        create(&pods, json!({ "metadata": { "name": "p" }, "spec": spec })).await;
+        let is_running = |pod: Option<&Pod>| {
+            let status = pod.and_then(|pod| pod.status.as_ref());
+            status.and_then(|status| status.phase.as_deref()) == Some("Running")
+        };
+        let pod = until(&pods, "p", is_running).await.expect("it is there");
+        let claim = claims.get("p-scratch").await.expect("a claim");
+        assert_eq!(claim.owner_references()[0].uid, pod.uid().expect("a uid"));
+        // A claim of that name that belongs to nobody is not used.
+        let foreign = json!({ "metadata": { "name": "q-scratch" }, "spec": template["spec"] });
+        create(&claims, foreign).await;
+        create(&pods, json!({ "metadata": { "name": "q" }, "spec": spec })).await;
+        let waits = |pod: Option<&Pod>| {
+            let status = pod.and_then(|pod| pod.status.as_ref());
+            let mut conditions = status.into_iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.any(|condition| {
+                condition
+                    .message
+                    .as_deref()
+                    .is_some_and(|why| why.contains("was not created for pod default/q"))
+            })
+        };
+        until(&pods, "q", waits).await;
+        pods.delete("p", &DeleteParams::default().grace_period(0))
+            .await
+            .expect("it is deleted");
+        until(&claims, "p-scratch", |claim| claim.is_none()).await;
+    })
+    .await;
+}
+
+/// A kind whose objects cannot be listed does not keep others from being deleted in the foreground: it is told on the
+/// object, and given up after a time.
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_holds_up_no_other() {
+    let names = Controllers::All.names().expect("names");
+    let others = names
+        .into_iter()
+        .filter(|name| *name != "garbage-collector")
+        .map(str::to_owned);
+    let cluster = Cluster::builder()
+        .controllers(Controllers::Only(others.collect()))
+        .start()
+        .await;
+    let cluster = cluster.expect("a cluster starts");
+    let client = cluster.client();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let version = |name: &str, storage: bool| {
+        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        json!({ "name": name, "served": true, "storage": storage, "schema": schema })
+    };
+    // Nobody listens there: the operator has not been started.
+    let webhook =
+        json!({ "clientConfig": { "url": "https://127.0.0.1:1/convert" }, "conversionReviewVersions": ["v1"] });
+    create(
+        &definitions,
+        json!({
+            "metadata": { "name": "widgets.example.com" },
+            "spec": { "group": "example.com", "scope": "Namespaced", "names": { "plural": "widgets", "kind": "Widget" },
+                "versions": [version("v1", true), version("v2", false)],
+                "conversion": { "strategy": "Webhook", "webhook": webhook } },
+        }),
+    )
+    .await;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Widget"));
+    let widgets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+    let widget = DynamicObject::new("w", &resource).data(json!({}));
+    let made = async {
+        while widgets.create(&PostParams::default(), &widget).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the kind is served", made).await;
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+    create(&deployments, deployment("web", 1, "app:1")).await;
+    until(&deployments, "web", complete).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let collector =
+        ControllerManager::new(client.clone()).controllers(Controllers::Only(vec!["garbage-collector".to_owned()]));
+    let collector = tokio::spawn(collector.run(async { drop(stopped.await) }));
+    deployments
+        .delete("web", &DeleteParams::foreground())
+        .await
+        .expect("it is deleted");
+    until(&deployments, "web", |web| web.is_none()).await;
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let said = events
+        .list(&ListParams::default().fields("reason=DependentsUnknown"))
+        .await
+        .expect("events");
+    let said = said
+        .items
+        .iter()
+        .filter_map(|event| event.message.as_deref())
+        .next()
+        .unwrap_or_default();
+    assert!(said.starts_with("widgets.example.com cannot be listed"), "{said:?}");
+    stop.send(()).expect("it runs until then");
+    soon("the collector ends", collector)
+        .await
+        .expect("no panic")
+        .expect("it ran");
+    cluster.stop().await;
 }

@@ -356,13 +356,19 @@ impl Run<'_> {
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
-        let deleted = self
-            .ctx
-            .client()
-            .delete_named::<Job>(self.ctx.request().namespace(), name, params)
-            .await;
-        match deleted {
-            Ok(_) => self.event(EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}")),
+        // Never another Job that has the name by now.
+        let job = Job {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: self.cron_job.metadata.namespace.clone(),
+                uid: uid.map(str::to_owned),
+                ..ObjectMeta::default()
+            },
+            ..Job::default()
+        };
+        match self.ctx.client().delete_with(&job, params).await {
+            Ok(false) => {}
+            Ok(true) => self.event(EventType::Normal, "SuccessfulDelete", format!("Deleted job {name}")),
             Err(error) => {
                 let message = format!("Deleted job: {}", super::plain(&error));
                 self.event(EventType::Warning, "FailedDelete", message);

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
 use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::kube::api::DeleteParams;
 use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Event, EventType, Reconciler, Request, Result, Watch};
 
@@ -324,10 +323,8 @@ impl Reconciler for Legacy {
         self.selecting.forget(&request);
         self.triggers.forget(&request);
         let (namespace, name) = (request.namespace(), request.name());
-        if ctx.client().get::<Endpoints>(namespace, name).await?.is_some() {
-            ctx.client()
-                .delete_named::<Endpoints>(namespace, name, DeleteParams::default())
-                .await?;
+        if let Some(present) = ctx.client().get::<Endpoints>(namespace, name).await? {
+            ctx.client().delete(&present).await?;
         }
         Ok(Action::await_change())
     }

@@ -4,20 +4,47 @@
 //! asks every 30 s). Of a kind that is served in several versions the most stable one is watched; events are not
 //! watched, nothing owns them and they are many.
 //!
+//! Each kind is for itself: one that cannot be listed (its conversion webhook is down) is waited for as long as the real
+//! collector waits for all, and then said to be missing; the others do not depend on it.
+//!
 //! Invariant: an object is in the graph under one kind only, however many groups and versions serve it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use std::time::Duration;
+
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::kube::discovery::{Discovery, Scope as KindScope, verbs};
-use kubewright::{Cache, Client, Event, Informer, Result, Scope};
+use kubewright::{Cache, Client, Event, Health, Informer, Result, Scope};
+use tokio::time::Instant;
 
 /// A kind that can be collected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) resource: ApiResource,
     pub(crate) namespaced: bool,
+}
+
+/// How long the first list of a kind is waited for (`initialSyncTimeout`).
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A kind with its watch.
+struct Watched {
+    kind: Kind,
+    informer: Informer<Metadata>,
+    since: Instant,
+    /// Whether it was said that it is not waited for any more.
+    told: bool,
+}
+
+/// A kind whose first list has not come.
+pub(crate) struct Pending {
+    pub(crate) kind: Kind,
+    /// For how long it is waited for already.
+    pub(crate) waited: Duration,
+    /// Why the last try failed.
+    pub(crate) why: Option<String>,
 }
 
 /// Group and kind.
@@ -36,7 +63,7 @@ type Listener = Arc<dyn Fn(ObjectEvent<'_>) + Send + Sync>;
 pub(crate) struct Kinds {
     cache: Cache,
     listener: Listener,
-    watched: Mutex<BTreeMap<Key, (Kind, Informer<Metadata>)>>,
+    watched: Mutex<BTreeMap<Key, Watched>>,
 }
 
 impl Kinds {
@@ -48,7 +75,7 @@ impl Kinds {
         }
     }
 
-    fn watched(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, (Kind, Informer<Metadata>)>> {
+    fn watched(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Watched>> {
         // Nothing under this lock can panic half way through a change.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,17 +84,17 @@ impl Kinds {
     /// whether there is anything new.
     pub(crate) async fn refresh(&self, client: &Client) -> Result<bool> {
         let found = discover(client).await?;
-        let stale: Vec<(Kind, Informer<Metadata>)> = {
+        let stale: Vec<Watched> = {
             let mut watched = self.watched();
             let keep = |key: &Key, kind: &Kind| found.get(key) == Some(kind);
             let gone: Vec<Key> = watched
                 .iter()
-                .filter(|(key, (kind, _))| !keep(key, kind))
+                .filter(|(key, watched)| !keep(key, &watched.kind))
                 .map(|(key, _)| key.clone())
                 .collect();
             gone.iter().filter_map(|key| watched.remove(key)).collect()
         };
-        for (kind, informer) in &stale {
+        for Watched { kind, informer, .. } in &stale {
             tracing::debug!(kind = %kind.resource.kind, group = %kind.resource.group, "kind is not served any more");
             for object in informer.store().list() {
                 (self.listener)(ObjectEvent::Gone(&object));
@@ -78,8 +105,13 @@ impl Kinds {
         for (key, kind) in found {
             if !self.watched().contains_key(&key) {
                 news = true;
-                let informer = self.watch(&kind);
-                self.watched().insert(key, (kind, informer));
+                let watched = Watched {
+                    informer: self.watch(&kind),
+                    kind,
+                    since: Instant::now(),
+                    told: false,
+                };
+                self.watched().insert(key, watched);
             }
         }
         Ok(news)
@@ -101,9 +133,32 @@ impl Kinds {
         informer
     }
 
-    /// Whether every watch has delivered its first list: before that, a missing dependent proves nothing.
-    pub(crate) fn all_synced(&self) -> bool {
-        self.watched().values().all(|(_, informer)| informer.is_synced())
+    /// The kinds whose first list is waited for: before it, a missing dependent proves nothing. One that does not come
+    /// is given up, which is logged.
+    pub(crate) fn pending(&self) -> Vec<Pending> {
+        let mut watched = self.watched();
+        let late = watched.values_mut().filter(|one| !one.informer.is_synced());
+        let pending = late.filter_map(|one| {
+            let pending = Pending {
+                kind: one.kind.clone(),
+                waited: one.since.elapsed(),
+                why: match one.informer.health() {
+                    Health::Degraded { reason } => Some(reason),
+                    _ => None,
+                },
+            };
+            if pending.waited < PATIENCE {
+                return Some(pending);
+            }
+            if !std::mem::replace(&mut one.told, true) {
+                tracing::warn!(
+                    kind = %one.kind.resource.kind, group = %one.kind.resource.group, error = pending.why,
+                    "objects of this kind cannot be listed; the garbage collector goes on without them"
+                );
+            }
+            None
+        });
+        pending.collect()
     }
 
     /// The kind of that group and name.
@@ -111,7 +166,7 @@ impl Kinds {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         self.watched()
             .get(&(group.to_owned(), kind.to_owned()))
-            .map(|(kind, _)| kind.clone())
+            .map(|watched| watched.kind.clone())
     }
 }
 

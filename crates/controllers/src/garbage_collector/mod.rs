@@ -7,6 +7,7 @@
 //! Invariants: nothing is deleted before the API server itself has said that no owner of it exists under the uid that
 //! it names; every delete and patch carries the uid and the version that it was decided for; finalizers are only taken
 //! away when the watches of all kinds have delivered their lists, since before that a missing dependent proves nothing.
+//! A kind that cannot be listed is told and waited for, but not for ever (`Kinds::pending`).
 
 mod graph;
 mod kinds;
@@ -32,8 +33,9 @@ use self::kinds::{Kind, Kinds, ObjectEvent};
 const NAME: &str = "garbage-collector-controller";
 /// How many objects are looked at at the same time.
 const WORKERS: usize = 8;
-/// How long to wait for the first lists of all kinds before looking again.
+/// How soon the first lists of all kinds are asked for again; the pause grows with the wait, up to the last one.
 const UNTIL_SYNCED: Duration = Duration::from_millis(20);
+const LONGEST_UNTIL_SYNCED: Duration = Duration::from_secs(1);
 /// How soon discovery is asked again after a CustomResourceDefinition changed; the pause doubles up to the last one.
 const FIRST_REFRESH: Duration = Duration::from_millis(100);
 /// Definitions and APIServices are watched: other new kinds come only from a server behind one of them, which gives no
@@ -92,6 +94,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
         recorder,
         unserved: Mutex::default(),
         gone: Mutex::default(),
+        told: Mutex::default(),
     };
     let work = async { drop(join_all((0..WORKERS).map(|_| collector.work())).await) };
     tokio::select! {
@@ -124,6 +127,8 @@ struct Collector {
     unserved: Mutex<BTreeSet<String>>,
     /// Owners that were looked for in vain: uid and the namespace from which they were looked for.
     gone: Mutex<BTreeSet<(String, Option<String>)>>,
+    /// Objects (uids) of which it was told that they wait for kinds that cannot be listed.
+    told: Mutex<BTreeSet<String>>,
 }
 
 impl Collector {
@@ -360,10 +365,34 @@ impl Collector {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How long an object waits that may have dependents of kinds whose first list has not come. It is told when that
+    /// is more than a start.
+    fn wait_for_lists(&self, node: &Node) -> Option<Duration> {
+        let pending = self.kinds.pending();
+        let waited = pending.iter().map(|one| one.waited).max()?;
+        let failed = pending
+            .iter()
+            .find_map(|one| Some((&one.kind.resource, one.why.as_deref()?)));
+        if let Some((kind, why)) = failed {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() >= REMEMBERED {
+                told.clear();
+            }
+            if told.insert(node.uid.clone()) {
+                let (patience, plural, group) = (kinds::PATIENCE.as_secs(), &kind.plural, &kind.group);
+                let message = format!(
+                    "{plural}.{group} cannot be listed, and may be dependents: deletion waits for them up to {patience} s: {why}"
+                );
+                self.record(node, "DependentsUnknown", message);
+            }
+        }
+        Some((waited / 4).clamp(UNTIL_SYNCED, LONGEST_UNTIL_SYNCED))
+    }
+
     /// Foreground deletion: lets the object go when nothing blocks it, else has the blocking ones looked at.
     async fn wait_for_dependents(&self, item: &Item, version: &str) -> Result<Option<Duration>> {
-        if !self.kinds.all_synced() {
-            return Ok(Some(UNTIL_SYNCED));
+        if let Some(wait) = self.wait_for_lists(&item.node) {
+            return Ok(Some(wait));
         }
         let blocking: Vec<(String, bool)> = {
             let graph = self.memory.graph();
@@ -414,8 +443,8 @@ impl Collector {
 
     /// Orphaning: takes the references out of the dependents, then lets the object go.
     async fn orphan_dependents(&self, item: &Item, version: &str) -> Result<Option<Duration>> {
-        if !self.kinds.all_synced() {
-            return Ok(Some(UNTIL_SYNCED));
+        if let Some(wait) = self.wait_for_lists(&item.node) {
+            return Ok(Some(wait));
         }
         let dependents: Vec<Node> = self.memory.graph().dependents(&item.node.uid).cloned().collect();
         for dependent in dependents {
@@ -515,17 +544,21 @@ impl Collector {
                 .collect()
         };
         for message in messages {
-            let involved = ObjectReference {
-                api_version: Some(node.api_version.clone()),
-                kind: Some(node.kind.clone()),
-                namespace: node.namespace.clone(),
-                name: Some(node.name.clone()),
-                uid: Some(node.uid.clone()),
-                ..ObjectReference::default()
-            };
-            self.recorder
-                .record(NAME, involved, EventType::Warning, "OwnerRefInvalidNamespace", message);
+            self.record(node, "OwnerRefInvalidNamespace", message);
         }
+    }
+
+    fn record(&self, node: &Node, reason: &str, message: String) {
+        let involved = ObjectReference {
+            api_version: Some(node.api_version.clone()),
+            kind: Some(node.kind.clone()),
+            namespace: node.namespace.clone(),
+            name: Some(node.name.clone()),
+            uid: Some(node.uid.clone()),
+            ..ObjectReference::default()
+        };
+        self.recorder
+            .record(NAME, involved, EventType::Warning, reason, message);
     }
 }
 

@@ -20,7 +20,7 @@ mod status;
 mod tracked;
 pub(crate) mod ttl;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,12 +164,16 @@ impl JobReconciler {
         };
         wait = sooner(wait, state.deadline_in().filter(|left| !left.is_zero()));
 
-        let owned = ctx
+        let present = ctx
             .client()
             .owned_by::<Pod>(ctx.request().namespace(), meta::uid(&job.metadata))
             .await?;
         let before = state;
-        let mut state = State::of(job, &spec, borrowed(&owned), ctx.now());
+        let present = match over {
+            Some(_) => borrowed(&present),
+            None => as_judged(&before, &present),
+        };
+        let mut state = State::of(job, &spec, present, ctx.now());
         if over.is_some() {
             // Pods that are deleted because the Job is over fail no further indexes.
             state.failed_indexes = before.failed_indexes;
@@ -229,6 +233,19 @@ impl JobReconciler {
         }
         failure.map_or(Ok(()), Err)
     }
+}
+
+/// The pods after the work on them, but each that has ended since as it was before: it is counted when the failure
+/// policy and the back-off have seen its end, which the next look does.
+fn as_judged<'a>(before: &State<'a>, present: &'a [Arc<Pod>]) -> Vec<&'a Pod> {
+    let judged: BTreeMap<&str, &Pod> = before.pods.iter().map(|pod| (uid(pod), *pod)).collect();
+    let is_over = |pod: &Pod| pods::phase(pod) == "Succeeded" || before.has_failed(pod);
+    let pods = present.iter().filter_map(|pod| match judged.get(uid(pod)) {
+        Some(known) if is_over(pod) && !is_over(known) && is_tracked(pod) => Some(*known),
+        None if is_over(pod) && is_tracked(pod) => None,
+        _ => Some(&**pod),
+    });
+    pods.collect()
 }
 
 fn borrowed(pods: &[Arc<Pod>]) -> Vec<&Pod> {
@@ -303,5 +320,53 @@ async fn free(ctx: &Context, pod: &Pod) -> Result<()> {
     {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// What has ended between the two looks is counted by the next reconcile.
+    #[test]
+    fn one_look_decides_and_counts() {
+        let pod = |name: &str, phase: &str, finalizers: Value| -> Arc<Pod> {
+            let metadata = json!({ "name": name, "uid": name, "finalizers": finalizers });
+            Arc::new(
+                serde_json::from_value(json!({ "metadata": metadata, "status": { "phase": phase } })).expect("a pod"),
+            )
+        };
+        let job: Job = serde_json::from_value(json!({ "metadata": {}, "spec": { "template": {} } })).expect("a Job");
+        let spec = job.spec.clone().expect("a spec");
+        let check = |before: &[(&str, &str)], after: &[(&str, &str)], expected: &[(&str, &str)]| {
+            let all = |pods: &[(&str, &str)]| -> Vec<Arc<Pod>> {
+                pods.iter()
+                    .map(|(name, phase)| pod(name, phase, json!([TRACKING])))
+                    .collect()
+            };
+            let (first, second) = (all(before), all(after));
+            let state = State::of(
+                &job,
+                &spec,
+                borrowed(&first),
+                kubewright::k8s_openapi::jiff::Timestamp::UNIX_EPOCH,
+            );
+            let seen = as_judged(&state, &second);
+            let seen: Vec<(&str, &str)> = seen.into_iter().map(|pod| (uid(pod), pods::phase(pod))).collect();
+            assert_eq!(seen, expected, "{before:?} {after:?}");
+        };
+        check(&[("a", "Running")], &[("a", "Failed")], &[("a", "Running")]);
+        check(
+            &[("a", "Running")],
+            &[("a", "Succeeded"), ("b", "Pending")],
+            &[("a", "Running"), ("b", "Pending")],
+        );
+        check(
+            &[("a", "Failed")],
+            &[("a", "Failed"), ("b", "Failed")],
+            &[("a", "Failed")],
+        );
     }
 }

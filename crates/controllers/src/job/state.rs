@@ -315,7 +315,9 @@ impl<'a> State<'a> {
         self.active().filter(needless).collect()
     }
 
-    /// The first indexes that no pod works for, and how long the next one waits when all of them do.
+    /// Which of the first indexes that no pod works for may begin, and how long the next of them waits
+    /// (`firstPendingIndexes`, then `getPodCreationInfoForIndependentIndexes`). An index that waits keeps its place:
+    /// later ones do not go before it.
     pub(super) fn pending_indexes(&self, count: usize) -> (Vec<i32>, Option<Duration>) {
         let busy: BTreeSet<i32> = match self.replaces_only_failed() {
             true => self
@@ -327,13 +329,10 @@ impl<'a> State<'a> {
             false => self.active().filter_map(index).collect(),
         };
         let (mut found, mut wait) = (Vec::new(), None);
-        for index in 0..self.indexed().unwrap_or(0) {
-            if found.len() >= count {
-                break;
-            }
-            if busy.contains(&index) || self.succeeded_indexes.contains(index) || self.failed_indexes.contains(index) {
-                continue;
-            }
+        let is_pending = |index: &i32| {
+            !busy.contains(index) && !self.succeeded_indexes.contains(*index) && !self.failed_indexes.contains(*index)
+        };
+        for index in (0..self.indexed().unwrap_or(0)).filter(is_pending).take(count) {
             match self.index_waits(index) {
                 Duration::ZERO => found.push(index),
                 left => wait = Some(wait.map_or(left, |known: Duration| known.min(left))),
@@ -372,9 +371,11 @@ impl<'a> State<'a> {
 
     /// The pods whose finalizer may go when they are counted.
     pub(super) fn to_count(&self, over: Option<&End>) -> Vec<&'a Pod> {
+        // A Job that goes waits for none of its pods (`canRemoveFinalizer`).
+        let all = over.is_some() || meta::is_deleting(&self.job.metadata);
         let settled = |pod: &&Pod| {
             let finished = pods::phase(pod) == "Succeeded" || self.has_failed(pod);
-            is_tracked(pod) && (finished || over.is_some()) && (over.is_some() || !self.carries_a_count(pod))
+            is_tracked(pod) && (all || (finished && !self.carries_a_count(pod)))
         };
         self.pods.iter().copied().filter(settled).collect()
     }
@@ -423,4 +424,70 @@ pub(super) fn number(meta: &ObjectMeta, annotation: &str) -> i32 {
     meta::annotation(meta, annotation)
         .and_then(|text| text.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(metadata: Value, mut spec: Value) -> Job {
+        spec["template"] = json!({});
+        serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a Job")
+    }
+
+    /// A pod of this index, and the number of its index's failures before it.
+    fn pod(name: &str, phase: &str, index: i32, failures: i32) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "uid": name, "finalizers": [TRACKING],
+                "annotations": { INDEX: index.to_string(), INDEX_FAILURES: failures.to_string() } },
+            "status": { "phase": phase, "containerStatuses": [{ "name": "c", "image": "", "imageID": "", "ready": false,
+                "restartCount": 0, "state": { "terminated": { "exitCode": 1, "finishedAt": "1970-01-01T00:00:00Z" } } }] },
+        }))
+        .expect("a pod")
+    }
+
+    /// Which pods are let go.
+    #[test]
+    fn pods_that_are_freed() {
+        let check = |metadata: Value, spec: Value, expected: &[&str]| {
+            let job = job(metadata.clone(), spec.clone());
+            let all = [pod("waits", "Pending", 0, 0), pod("failed", "Failed", 1, 0)];
+            let spec = job.spec.as_ref().expect("a spec");
+            let state = State::of(&job, spec, all.iter().collect(), Timestamp::UNIX_EPOCH);
+            let freed: Vec<&str> = state.to_count(None).into_iter().map(uid).collect();
+            assert_eq!(freed, expected, "{metadata} {spec:?}");
+        };
+        let going = || json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        let failed = || json!({ "podReplacementPolicy": "Failed" });
+        check(json!({}), json!({}), &["failed"]);
+        check(json!({}), failed(), &["failed"]);
+        check(going(), json!({}), &["waits", "failed"]);
+        check(going(), failed(), &["waits", "failed"]);
+    }
+
+    /// An index that waits for its back-off keeps its place.
+    #[test]
+    fn the_next_indexes() {
+        let check = |count: usize, seconds: i64, expected: &[i32], waits: Option<u64>| {
+            let spec =
+                json!({ "completionMode": "Indexed", "completions": 4, "parallelism": 2, "backoffLimitPerIndex": 3 });
+            let job = job(json!({}), spec);
+            let all = [pod("a", "Failed", 0, 0)];
+            let spec = job.spec.as_ref().expect("a spec");
+            let now = Timestamp::from_second(seconds).expect("small");
+            let state = State::of(&job, spec, all.iter().collect(), now);
+            let (found, wait) = state.pending_indexes(count);
+            assert_eq!(
+                (found.as_slice(), wait.map(|wait| wait.as_secs())),
+                (expected, waits),
+                "{count} at {seconds}"
+            );
+        };
+        check(1, 3, &[], Some(7));
+        check(1, 10, &[0], None);
+        check(2, 3, &[1], Some(7));
+        check(3, 10, &[0, 1, 2], None);
+    }
 }

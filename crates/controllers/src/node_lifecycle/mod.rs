@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Waker};
@@ -25,6 +26,10 @@ use kubewright_objects::{bound, disruption_target, pods};
 use kubewright_objects::{meta, node};
 
 const NAME: &str = "node-lifecycle-controller";
+/// The index of pods by the node that they are bound to.
+const ON_NODE: &str = "node-lifecycle/node";
+/// How many pods of a node are marked at the same time.
+const MARKED_AT_ONCE: usize = 8;
 /// Where kubelets renew their leases.
 const LEASES: &str = "kube-node-lease";
 /// For how long a kubelet may keep Secrets and ConfigMaps; by the number of nodes, of which there are few here.
@@ -65,7 +70,12 @@ pub(crate) fn controller(heartbeats: bool) -> Controller {
         waker: Waker::new(),
     };
     let woken = lifecycle.waker.source();
-    Controller::of(lifecycle).named(NAME).source(woken)
+    Controller::of(lifecycle)
+        .named(NAME)
+        .indexes(ON_NODE, |pod: &Pod| {
+            bound::node_of(pod).map(str::to_owned).into_iter().collect()
+        })
+        .source(woken)
 }
 
 impl NodeLifecycle {
@@ -264,22 +274,25 @@ async fn follow(node: &Node, leave: bool, ctx: &Context) -> Result<()> {
     }
 }
 
-/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for missed ones, `processPod`). This
-/// happens so rarely that all pods are looked at.
+/// Pods of a node that is not ready are not ready either (`MarkPodsNotReady`; for missed ones, `processPod`).
 async fn mark_pods(ctx: &Context, node: &str) -> Result<()> {
-    for pod in ctx.client().list::<Pod>(None).await? {
-        if bound::node_of(&pod) != Some(node) || !pods::is_ready(&pod) {
-            continue;
-        }
-        let Some(mut ready) = pods::condition(&pod, "Ready").cloned() else {
-            continue;
-        };
-        ready.status = "False".to_owned();
-        ready.last_transition_time = Some(meta::time(ctx.now()));
-        ready.observed_generation = pod.metadata.generation;
-        if disruption_target::write(ctx, &pod, &ready, json!({})).await? {
-            ctx.event(&*pod, EventType::Warning, "NodeNotReady", "Node is not ready");
-        }
+    let pods = ctx.client().list_by_index::<Pod>(None, ON_NODE, node).await?;
+    let ready: Vec<Arc<Pod>> = pods.into_iter().filter(|pod| pods::is_ready(pod)).collect();
+    for some in ready.chunks(MARKED_AT_ONCE) {
+        try_join_all(some.iter().map(|pod| mark(ctx, pod))).await?;
+    }
+    Ok(())
+}
+
+async fn mark(ctx: &Context, pod: &Pod) -> Result<()> {
+    let Some(mut ready) = pods::condition(pod, "Ready").cloned() else {
+        return Ok(());
+    };
+    ready.status = "False".to_owned();
+    ready.last_transition_time = Some(meta::time(ctx.now()));
+    ready.observed_generation = pod.metadata.generation;
+    if disruption_target::write(ctx, pod, &ready, json!({})).await? {
+        ctx.event(pod, EventType::Warning, "NodeNotReady", "Node is not ready");
     }
     Ok(())
 }

@@ -7,19 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
-use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::k8s_openapi::api::core::v1::Pod;
 
 use super::constraint::LabelCounts;
 use super::pod_info::{Interned, Labels, PodInfo};
 use super::{neighbours, prefer};
-use kubewright_objects::quantity::milli;
+use kubewright_objects::requests::{self, Amounts, add};
 use kubewright_objects::{bound, pods};
-
-/// Amounts in thousandths by name.
-pub(super) type Amounts = BTreeMap<String, i128>;
-/// A port of the host: address, protocol, number.
-pub(super) type HostPort = (String, String, i32);
 
 /// The used resources of one node.
 #[derive(Clone, Debug, Default)]
@@ -151,24 +145,6 @@ fn alike(request: &Request, pod: &PodInfo) -> (Option<Arc<str>>, Arc<Labels>) {
     (request.namespace.clone(), pod.labels.clone())
 }
 
-/// The allocatable amount of a resource on a node.
-pub(super) fn allocatable(node: &Node, name: &str) -> i128 {
-    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    room.and_then(|room| milli(room.get(name)?)).unwrap_or(0)
-}
-
-fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {
-    let list = list.into_iter().flatten();
-    list.filter_map(|(name, quantity)| Some((name.clone(), milli(quantity)?)))
-        .collect()
-}
-
-/// The requests of a pod (`PodRequests`): the sum of its containers and sidecars, or the need of an init container
-/// beside the sidecars that were started before it, whichever is more; or its pod-level requests; and its overhead.
-pub(super) fn requests(pod: &Pod) -> Amounts {
-    asked_in_all(pod, true, |_| {})
-}
-
 /// What is assumed of a container that says nothing of a resource, when nodes are compared: a tenth of a processor, and
 /// 200 MiB (`DefaultMilliCPURequest`, `DefaultMemoryRequest`).
 const ASSUMED: [(&str, i128); 2] = [("cpu", 100), ("memory", (200 << 20) * 1000)];
@@ -181,69 +157,25 @@ pub(super) fn assumed(pod: &Pod) -> Amounts {
 
 /// The same of a pod that has its place: what it requests as a whole, nothing is assumed of
 /// (`getNonMissingContainerRequests`).
-pub(super) fn assumed_there(pod: &Pod, requests: &Amounts) -> Amounts {
+pub(super) fn assumed_there(pod: &Pod, requested: &Amounts) -> Amounts {
     let has_own = pod
         .spec
         .iter()
-        .any(|spec| !of_resources(spec.resources.as_ref()).is_empty());
+        .any(|spec| !requests::of_resources(spec.resources.as_ref()).is_empty());
     let missing = ASSUMED
         .into_iter()
-        .filter(|(name, _)| !has_own || !requests.contains_key(*name));
+        .filter(|(name, _)| !has_own || !requested.contains_key(*name));
     with_assumed(pod, &missing.collect::<Vec<_>>(), true)
 }
 
 fn with_assumed(pod: &Pod, assumed: &[(&str, i128)], as_a_whole: bool) -> Amounts {
-    let mut all = asked_in_all(pod, as_a_whole, |amounts| {
+    let mut all = requests::in_all(pod, as_a_whole, |amounts| {
         for (name, amount) in assumed {
             amounts.entry((*name).to_owned()).or_insert(*amount);
         }
     });
     all.retain(|name, _| ASSUMED.iter().any(|(known, _)| known == name));
     all
-}
-
-/// `complete` adds to the requests of each container; what the pod requests as a whole may count.
-fn asked_in_all(pod: &Pod, as_a_whole: bool, complete: impl Fn(&mut Amounts)) -> Amounts {
-    let Some(spec) = pod.spec.as_ref() else {
-        return Amounts::new();
-    };
-    let of = |container: &Container| {
-        let mut amounts = of_resources(container.resources.as_ref());
-        complete(&mut amounts);
-        amounts
-    };
-    let (mut sum, mut sidecars, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
-    for container in &spec.containers {
-        add(&mut sum, &of(container));
-    }
-    for container in spec.init_containers.iter().flatten() {
-        let mut wanted = of(container);
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sum, &wanted);
-            add(&mut sidecars, &wanted);
-            wanted = sidecars.clone();
-        } else {
-            add(&mut wanted, &sidecars);
-        }
-        raise(&mut peak, &wanted);
-    }
-    raise(&mut sum, &peak);
-    if as_a_whole {
-        sum.extend(of_resources(spec.resources.as_ref()));
-    }
-    add(&mut sum, &amounts(spec.overhead.as_ref()));
-    sum
-}
-
-fn of_resources(resources: Option<&ResourceRequirements>) -> Amounts {
-    amounts(resources.and_then(|resources| resources.requests.as_ref()))
-}
-
-fn add(sum: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let total = sum.entry(name.clone()).or_default();
-        *total = total.saturating_add(*amount);
-    }
 }
 
 fn subtract(sum: &mut Amounts, less: &Amounts) {
@@ -254,72 +186,11 @@ fn subtract(sum: &mut Amounts, less: &Amounts) {
     }
 }
 
-fn raise(sum: &mut Amounts, least: &Amounts) {
-    for (name, amount) in least {
-        let total = sum.entry(name.clone()).or_default();
-        *total = (*total).max(*amount);
-    }
-}
-
-/// The ports of the host that a pod takes.
-pub(super) fn host_ports(pod: &Pod) -> BTreeSet<HostPort> {
-    let spec = pod.spec.iter();
-    let ports = spec
-        .flat_map(|spec| &spec.containers)
-        .flat_map(|container| container.ports.iter().flatten());
-    ports
-        .filter_map(|port| {
-            let number = port.host_port.filter(|number| *number > 0)?;
-            let address = port.host_ip.clone().filter(|ip| !ip.is_empty());
-            let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-            Some((address.unwrap_or_else(|| "0.0.0.0".to_owned()), protocol, number))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn what_a_pod_asks_for() {
-        let check = |spec: Value, expected: &[(&str, i128)]| {
-            let pod: Pod = serde_json::from_value(json!({ "spec": spec })).expect("a pod");
-            let found: Vec<(String, i128)> = requests(&pod).into_iter().collect();
-            let expected: Vec<(String, i128)> = expected
-                .iter()
-                .map(|(name, amount)| ((*name).to_owned(), *amount))
-                .collect();
-            assert_eq!(found, expected, "{spec}");
-        };
-        let of = |cpu: &str| json!({ "name": "c", "resources": { "requests": { "cpu": cpu } } });
-        let sidecar =
-            |cpu: &str| json!({ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": cpu } } });
-        check(json!({ "containers": [{ "name": "c" }] }), &[]);
-        check(json!({ "containers": [of("1"), of("500m")] }), &[("cpu", 1500)]);
-        check(
-            json!({ "containers": [of("1")], "initContainers": [of("3")] }),
-            &[("cpu", 3000)],
-        );
-        check(
-            json!({ "containers": [of("1")], "initContainers": [sidecar("1"), of("2")] }),
-            &[("cpu", 3000)],
-        );
-        check(
-            json!({ "containers": [of("1")], "initContainers": [of("1"), sidecar("1")] }),
-            &[("cpu", 2000)],
-        );
-        check(
-            json!({ "containers": [of("1")], "overhead": { "cpu": "250m" } }),
-            &[("cpu", 1250)],
-        );
-        check(
-            json!({ "containers": [of("1")], "resources": { "requests": { "cpu": "4" } } }),
-            &[("cpu", 4000)],
-        );
-    }
 
     #[test]
     fn the_ledger_balances() {

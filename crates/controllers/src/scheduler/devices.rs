@@ -7,7 +7,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelector, Pod};
 use kubewright::k8s_openapi::api::resource::v1::ResourceClaim;
 use kubewright::{Context, Result};
 
-use super::fit;
+use super::fit::{self, Refusal};
 use crate::resourceclaim::plan;
 
 /// The constraints of a pod's claims on its node.
@@ -45,11 +45,11 @@ impl Devices {
     }
 
     /// Why a node will not do.
-    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+    pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
         if !self.reached.iter().all(|selector| fit::selects(selector, node)) {
-            return Some("resourceclaim not available on the node");
+            return Some(Refusal::lasting("resourceclaim not available on the node"));
         }
-        self.is_waiting.then_some("cannot allocate all claims")
+        self.is_waiting.then(|| Refusal::lasting("cannot allocate all claims"))
     }
 }
 

@@ -55,7 +55,7 @@ impl<'a> Filters<'a> {
         let refusal = self.requirements.refusal(node, taken).or_else(|| self.taken.clone());
         refusal.or_else(|| {
             let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
-            other.or_else(|| self.devices.refusal(node)).map(Refusal::of)
+            other.or_else(|| self.devices.refusal(node))
         })
     }
 }

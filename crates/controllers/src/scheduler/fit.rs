@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{
-    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
-};
+use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
 
-use super::cache::{self, Amounts, HostPort, NodeInfo};
+use super::cache::NodeInfo;
 use kubewright_objects::meta;
+pub(crate) use kubewright_objects::node_affinity::{selected, selects, term_fits};
+use kubewright_objects::requests::{self, Amounts, HostPort};
 use kubewright_objects::tolerations::tolerates;
 
 /// The taint that stands for `spec.unschedulable`; a toleration of it makes the node usable all the same.
@@ -31,19 +31,18 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// A refusal that no change of the node's pods could lift.
-    fn lasting(reason: impl Into<String>) -> Refusal {
+    pub(super) fn lasting(reason: impl Into<String>) -> Refusal {
         Refusal {
             reasons: vec![reason.into()],
             is_full: false,
         }
     }
 
-    /// Because of the pods of other nodes and this one, or of its volumes.
-    pub(super) fn of(reason: &str) -> Refusal {
-        let by_pods = reason.contains("anti-affinity") || reason.ends_with("topology spread constraints");
+    /// A refusal because of pods that are there: it would do without them.
+    pub(super) fn by_pods(reason: impl Into<String>) -> Refusal {
         Refusal {
-            reasons: vec![reason.to_owned()],
-            is_full: by_pods,
+            is_full: true,
+            ..Refusal::lasting(reason)
         }
     }
 }
@@ -64,8 +63,8 @@ impl<'a> Requirements<'a> {
         Requirements {
             spec,
             tolerations: spec.and_then(|spec| spec.tolerations.as_deref()).unwrap_or_default(),
-            requests: cache::requests(pod),
-            ports: cache::host_ports(pod),
+            requests: requests::of(pod),
+            ports: requests::host_ports(pod),
             named: spec.and_then(named),
         }
     }
@@ -97,10 +96,9 @@ impl<'a> Requirements<'a> {
             return Some(Refusal::lasting("node(s) didn't match Pod's node affinity/selector"));
         }
         if self.has_port_conflict(taken) {
-            return Some(Refusal {
-                is_full: true,
-                ..Refusal::lasting("node(s) didn't have free ports for the requested pod ports")
-            });
+            return Some(Refusal::by_pods(
+                "node(s) didn't have free ports for the requested pod ports",
+            ));
         }
         self.insufficient(node, taken)
     }
@@ -111,18 +109,15 @@ impl<'a> Requirements<'a> {
             return false;
         }
         let there = || taken.pods.values().flat_map(|pod| &pod.asks.ports);
-        let every = |address: &str| address == "0.0.0.0";
-        self.ports.iter().any(|(address, protocol, number)| {
-            there().any(|(other, of, at)| {
-                of == protocol && at == number && (other == address || every(other) || every(address))
-            })
-        })
+        self.ports
+            .iter()
+            .any(|port| there().any(|other| requests::is_same_port(port, other)))
     }
 
     /// The resources that the node lacks (`fitsRequest`). A resource that it does not list is zero. A request beyond
     /// the empty node's capacity cannot be met by preemption.
     fn insufficient(&self, node: &Node, taken: &NodeInfo) -> Option<Refusal> {
-        let there = |name: &str| cache::allocatable(node, name);
+        let there = |name: &str| requests::allocatable(node, name);
         let (mut reasons, mut is_full) = (Vec::new(), true);
         let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
         if count.saturating_add(1).saturating_mul(1000) > there("pods") {
@@ -159,57 +154,6 @@ fn named(spec: &PodSpec) -> Option<BTreeSet<&str>> {
         all.extend(names.reduce(|one, other| &one & &other)?);
     }
     (!all.is_empty()).then_some(all)
-}
-
-/// Whether nodeSelector and the required node affinity of a pod fit the node.
-pub(crate) fn selected(spec: &PodSpec, node: &Node) -> bool {
-    let labels = node.metadata.labels.as_ref();
-    let mut wanted = spec.node_selector.iter().flatten();
-    if !wanted.all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value)) {
-        return false;
-    }
-    let required = spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref())
-        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    required.is_none_or(|required| selects(required, node))
-}
-
-/// Whether one of the terms fits the node.
-pub(super) fn selects(selector: &NodeSelector, node: &Node) -> bool {
-    let labels = meta::labels(&node.metadata);
-    selector
-        .node_selector_terms
-        .iter()
-        .any(|term| term_fits(term, node, labels))
-}
-
-/// A term without requirements selects nothing.
-pub(super) fn term_fits(term: &NodeSelectorTerm, node: &Node, labels: &BTreeMap<String, String>) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let field = |key: &str| (key == "metadata.name").then(|| meta::name(&node.metadata));
-    !(expressions.is_empty() && fields.is_empty())
-        && expressions
-            .iter()
-            .all(|wanted| requirement_fits(wanted, labels.get(&wanted.key).map(String::as_str)))
-        && fields.iter().all(|wanted| requirement_fits(wanted, field(&wanted.key)))
-}
-
-fn requirement_fits(wanted: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let values = wanted.values.as_deref().unwrap_or_default();
-    let is_one = |value: &str| values.iter().any(|wanted| wanted == value);
-    let numbers = || Some((value?.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match wanted.operator.as_str() {
-        "In" => value.is_some_and(is_one),
-        "NotIn" => !value.is_some_and(is_one),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => numbers().is_some_and(|(is, bound)| is > bound),
-        "Lt" => numbers().is_some_and(|(is, bound)| is < bound),
-        _ => false,
-    }
 }
 
 /// How many nodes there are, and how many of them refuse for which reason (`FitError`).
@@ -433,10 +377,7 @@ mod tests {
     #[test]
     fn the_sentence() {
         const ALONE: &str = "No preemption victims found for incoming pod";
-        let full = |reason: &str| Refusal {
-            is_full: true,
-            ..Refusal::lasting(reason)
-        };
+        let full = |reason: &str| Refusal::by_pods(reason);
         let check = |refusals: &[Refusal], helpless: &[&str], expected: &str| {
             let refusals: Vec<&Refusal> = refusals.iter().collect();
             let helpless: Vec<Vec<String>> = helpless.iter().map(|text| vec![(*text).to_owned()]).collect();

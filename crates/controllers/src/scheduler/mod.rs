@@ -260,7 +260,7 @@ impl Scheduler {
     fn steps_back(&self, request: &Request, pod: &Pod, around: &Surroundings<'_>) -> bool {
         // A pod whose volumes or namespaces would have to be read is not waited for.
         let is_plain = |pod: &Pod| {
-            super::volumes::claims_of(pod).is_empty()
+            pods::claims(pod).next().is_none()
                 && super::resourceclaim::plan::entries(pod).is_empty()
                 && !neighbours::asks_namespaces(pod)
                 && !prefer::asks_namespaces(pod)
@@ -397,7 +397,7 @@ impl Reconciler for Scheduler {
         self.nominate(ctx.request(), &pod);
         let nodes = ctx.client().list::<Node>(None).await?;
         // Likewise before the volumes are.
-        if !super::volumes::claims_of(&pod).is_empty() {
+        if pods::claims(&pod).next().is_some() {
             self.unbound.insert(ctx.request());
         }
         let volumes = match Volumes::of(&pod, &ctx).await? {

@@ -13,6 +13,7 @@ use kubewright::kube::core::{Selector, SelectorExt as _};
 
 use super::cache::Cache;
 use super::constraint::{ConstraintSelector, is_looked_at};
+use super::fit::Refusal;
 use super::pod_info::{Labels, Neighbour};
 use kubewright_objects::meta;
 
@@ -156,7 +157,7 @@ impl Neighbours {
     }
 
     /// Why the node will not do.
-    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+    pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
         let is_quiet = self.wanted.is_empty() && self.unwanted.is_empty();
         if is_quiet && self.repelled.is_empty() && self.spread.is_empty() {
             return None;
@@ -165,12 +166,14 @@ impl Neighbours {
         let mut pairs = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
         for spread in &self.spread {
             let Some(value) = labels.get(&spread.key) else {
-                return Some("node(s) didn't match pod topology spread constraints (missing required label)");
+                return Some(Refusal::lasting(
+                    "node(s) didn't match pod topology spread constraints (missing required label)",
+                ));
             };
             let there = spread.counts.get(value).copied().unwrap_or(0);
             let skew = there.saturating_add(spread.own).saturating_sub(spread.least);
             if skew > usize::try_from(spread.most).unwrap_or(0) {
-                return Some("node(s) didn't match pod topology spread constraints");
+                return Some(Refusal::by_pods("node(s) didn't match pod topology spread constraints"));
             }
         }
         let near = |key: &String| {
@@ -180,14 +183,14 @@ impl Neighbours {
         let nears: Option<Vec<bool>> = self.wanted.iter().map(near).collect();
         let alone = self.near.is_empty() && self.is_first;
         if !nears.is_some_and(|nears| alone || nears.iter().all(|near| *near)) {
-            return Some("node(s) didn't match pod affinity rules");
+            return Some(Refusal::lasting("node(s) didn't match pod affinity rules"));
         }
         if pairs.clone().any(|pair| self.unwanted.contains(&pair)) {
-            return Some("node(s) didn't match pod anti-affinity rules");
+            return Some(Refusal::by_pods("node(s) didn't match pod anti-affinity rules"));
         }
         pairs
             .any(|pair| self.repelled.contains(&pair))
-            .then_some("node(s) didn't satisfy existing pods anti-affinity rules")
+            .then(|| Refusal::by_pods("node(s) didn't satisfy existing pods anti-affinity rules"))
     }
 }
 
@@ -266,11 +269,15 @@ mod tests {
         }
         let namespaces: Namespaces = [("other".to_owned(), [("team".to_owned(), "db".to_owned())].into())].into();
         let neighbours = Neighbours::of(coming, &nodes.iter().collect::<Vec<_>>(), &cache, &namespaces);
-        assert_eq!(
-            nodes.each_ref().map(|node| neighbours.refusal(node)),
-            expected,
-            "{coming:?}"
-        );
+        let found = nodes.each_ref().map(|node| neighbours.refusal(node));
+        // Pods that repel and pods that crowd a zone can be preempted; pods that are missing cannot.
+        let expected = expected.map(|reason| match reason {
+            Some(lasting) if lasting == AFFINITY || lasting.ends_with("(missing required label)") => {
+                Some(Refusal::lasting(lasting))
+            }
+            other => other.map(Refusal::by_pods),
+        });
+        assert_eq!(found, expected, "{coming:?}");
     }
 
     fn term(kind: &str, app: &str, key: &str, more: &Value) -> Value {

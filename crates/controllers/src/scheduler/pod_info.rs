@@ -11,10 +11,10 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{Affinity, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
-use super::cache::{self, Amounts, HostPort};
+use super::cache;
 use super::preempt;
-use crate::volumes;
-use kubewright_objects::meta;
+use kubewright_objects::requests::{self, Amounts, HostPort};
+use kubewright_objects::{meta, pods};
 
 /// Labels of an object.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -87,13 +87,13 @@ impl PodInfo {
     /// The facts to remember of a pod.
     pub(super) fn of(pod: &Pod, kept: &mut Interned) -> PodInfo {
         let start = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
-        let amounts = cache::requests(pod);
+        let amounts = requests::of(pod);
         PodInfo {
             uid: meta::uid(&pod.metadata).to_owned(),
             is_deleting: meta::is_deleting(&pod.metadata),
             makes_room: preempt::is_going(pod),
             started: start.map(|start| start.0),
-            claims: volumes::claims_of(pod).into_values().collect(),
+            claims: pods::claims(pod).map(|claim| claim.name).collect(),
             labels: shared(&mut kept.labels, meta::labels(&pod.metadata).clone()),
             asks: shared(
                 &mut kept.asks,
@@ -101,7 +101,7 @@ impl PodInfo {
                     priority: preempt::priority(pod),
                     assumed: cache::assumed_there(pod, &amounts),
                     amounts,
-                    ports: cache::host_ports(pod),
+                    ports: requests::host_ports(pod),
                     affinity: pod.spec.as_ref().and_then(|spec| spec.affinity.clone()),
                 },
             ),

@@ -244,7 +244,7 @@ mod tests {
         let candidates = ["x", "y"].into_iter().filter_map(|node| {
             let asks = |cache: &Cache| {
                 let there = cache.on(node).map_or(0, |taken| taken.pods.len());
-                (there > 1).then(|| Refusal::of("full"))
+                (there > 1).then(|| Refusal::lasting("full"))
             };
             let before = format!("{cache:?}");
             let found = victims(&comes, node, &mut cache, &budgets, asks).ok();

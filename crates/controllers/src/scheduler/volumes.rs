@@ -15,8 +15,8 @@ use serde_json::json;
 
 use super::cache::Cache;
 use super::fit::{self, Refusal};
-use crate::volumes::{self, binding};
-use kubewright_objects::meta;
+use crate::volumes::binding;
+use kubewright_objects::{meta, pods};
 
 /// The constraints of a pod's claims on its node.
 #[derive(Default)]
@@ -45,11 +45,20 @@ impl Volumes {
     pub(super) async fn of(pod: &Pod, ctx: &Context) -> Result<std::result::Result<Volumes, String>> {
         let (client, namespace) = (ctx.client(), pod.metadata.namespace.as_deref());
         let mut found = Volumes::default();
-        for name in volumes::claims_of(pod).into_values() {
+        for pods::PodClaim { name, is_ephemeral, .. } in pods::claims(pod) {
             let claim = client.get::<PersistentVolumeClaim>(namespace, &name).await?;
             let Some(claim) = claim else {
-                return Ok(Err(format!("persistentvolumeclaim \"{name}\" not found")));
+                // `podHasPVCs`: usual just after such a pod was created.
+                return Ok(Err(match is_ephemeral {
+                    true => format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
+                    ),
+                    false => format!("persistentvolumeclaim \"{name}\" not found"),
+                }));
             };
+            if let Some(why) = pods::not_made_for(pod, &claim).filter(|_| is_ephemeral) {
+                return Ok(Err(why));
+            }
             if meta::is_deleting(&claim.metadata) {
                 return Ok(Err(format!("persistentvolumeclaim \"{name}\" is being deleted")));
             }
@@ -85,20 +94,19 @@ impl Volumes {
     pub(super) fn taken(&self, pod: &Pod, cache: &Cache) -> Option<Refusal> {
         let namespace = pod.metadata.namespace.as_deref();
         let is_used = self.exclusive.iter().any(|claim| cache.uses(namespace, claim));
-        is_used.then(|| Refusal {
-            is_full: true,
-            ..Refusal::of(IN_USE)
-        })
+        is_used.then(|| Refusal::by_pods(IN_USE))
     }
 
     /// Why a node will not do.
-    pub(super) fn refusal(&self, node: &Node) -> Option<&'static str> {
+    pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
         if !self.bound.iter().all(|volume| reaches(volume, node)) {
-            return Some("node(s) didn't match PersistentVolume's node affinity");
+            return Some(Refusal::lasting(
+                "node(s) didn't match PersistentVolume's node affinity",
+            ));
         }
         let mut found = self.unplaced.iter().zip(self.on(node));
         let lacks = found.any(|((_, is_made), volume)| !is_made && volume.is_none());
-        lacks.then_some("node(s) didn't find available persistent volumes to bind")
+        lacks.then(|| Refusal::lasting("node(s) didn't find available persistent volumes to bind"))
     }
 
     /// The volume on a node for each claim that waits, if there is one.

@@ -10,7 +10,6 @@ pub(crate) mod binding;
 mod expand;
 mod reclaim;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
@@ -393,19 +392,4 @@ impl Reconciler for Volumes {
         }
         Ok(Action::await_change())
     }
-}
-
-/// The claims of a pod by name, as its volumes say.
-pub(crate) fn claims_of(pod: &Pod) -> BTreeMap<String, String> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes
-        .filter_map(|volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
-            (Some(claim), _) => Some((volume.name.clone(), claim.claim_name.clone())),
-            (None, Some(_)) => Some((
-                volume.name.clone(),
-                format!("{}-{}", meta::name(&pod.metadata), volume.name),
-            )),
-            (None, None) => None,
-        })
-        .collect()
 }

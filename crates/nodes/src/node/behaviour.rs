@@ -37,6 +37,7 @@ pub(crate) const STOP_CODE: &str = "stop-code";
 /// `true`: the hook postStart fails.
 pub(crate) const POST_START_FAILS: &str = "post-start-fails";
 /// The usage of the containers, for the metrics API (see `objects::usage`).
+pub(crate) const USAGE: &str = "usage-";
 pub(crate) const USAGE_CPU: &str = "usage-cpu";
 pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 /// `true`: the simulation leaves the pod alone, and a test writes its status.
@@ -157,13 +158,51 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
-/// Annotations of the simulation without an effect: unknown ones, and values of the wrong type.
+/// Whether an annotation says something of pods.
+pub(super) fn is_of_pods(key: &str) -> bool {
+    let word = key
+        .strip_prefix(PREFIX)
+        .map(|word| word.split('.').next().unwrap_or(word));
+    word.is_some_and(|word| known(word).is_some())
+}
+
+/// The type of the values of a word.
+fn known(word: &str) -> Option<Value> {
+    // Usage of any resource.
+    let usage = word.starts_with(USAGE).then_some(Value::Amount);
+    WORDS
+        .iter()
+        .find(|(known, _)| *known == word)
+        .map(|(_, value)| *value)
+        .or(usage)
+}
+
+/// Annotations of the simulation without an effect: unknown words, containers that the pod does not have, and values of
+/// the wrong type.
 pub(super) fn misunderstood(pod: &Pod) -> Vec<String> {
+    let spec = pod.spec.iter();
+    let containers = spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let containers: Vec<&str> = containers.map(|container| container.name.as_str()).collect();
     let all = pod.metadata.annotations.iter().flatten();
     let ours = all.filter_map(|(key, value)| Some((key, key.strip_prefix(PREFIX)?, value)));
-    ours.filter_map(|(key, word, value)| {
-        let word = word.split_once('.').map_or(word, |(word, _)| word);
-        let is_fine = match WORDS.iter().find(|(known, _)| *known == word)?.1 {
+    ours.filter_map(|(key, whole, value)| {
+        let (word, container) = match whole.split_once('.') {
+            Some((word, container)) => (word, Some(container)),
+            None => (whole, None),
+        };
+        let Some(expected) = known(word) else {
+            let nearest = nearest(word, WORDS.iter().map(|(known, _)| *known));
+            return Some(format!(
+                "the annotation {key} is unknown; did you mean {PREFIX}{nearest}?"
+            ));
+        };
+        if let Some(name) = container.filter(|name| !containers.contains(name)) {
+            let nearest = nearest(name, containers.iter().copied());
+            return Some(format!(
+                "the annotation {key} names no container of the pod; did you mean {PREFIX}{word}.{nearest}?"
+            ));
+        }
+        let is_fine = match expected {
             Value::Number => value.parse::<i32>().is_ok(),
             Value::Seconds => seconds(value).is_some(),
             Value::Flag => matches!(value.as_str(), "true" | "false"),
@@ -173,6 +212,13 @@ pub(super) fn misunderstood(pod: &Pod) -> Vec<String> {
         (!is_fine).then(|| format!("the annotation {key} has a value that says nothing: {value:?}"))
     })
     .collect()
+}
+
+/// Which of the known words is nearest to one that is not.
+pub(super) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
+    known
+        .min_by_key(|known| strsim::damerau_levenshtein(word, known))
+        .unwrap_or_default()
 }
 
 /// Whether an image can be pulled.
@@ -372,7 +418,7 @@ mod tests {
         check(RUN_SECONDS, "1.5s", 0);
         check(RUN_SECONDS, "-1", 1);
         check(NEVER_READY, "yes", 1);
-        check("something-else", "x", 0);
+        check("something-else", "x", 1);
     }
 
     /// `(started, ready, failing, kill, next)` after so many seconds.
@@ -477,6 +523,26 @@ mod tests {
         let hook = json!({ "lifecycle": { "postStart": { "sleep": { "seconds": 3 } } } });
         check(hook.clone(), json!({}), 2, (false, false, None, None, Some(3)));
         check(hook, json!({}), 3, (true, true, None, None, None));
+    }
+
+    #[test]
+    fn what_is_told() {
+        let check = |key: &str, value: &str, expected: Option<&str>| {
+            let found = misunderstood(&pod(json!({ key: value })));
+            assert_eq!(found.first().map(String::as_str), expected, "{key}: {value}");
+        };
+        check("kubewright.dev/exit-code", "1", None);
+        check("kubewright.dev/exit-code.c", "1", None);
+        check("kubewright.dev/usage-ephemeral-storage", "1Gi", None);
+        check("example.com/exit-cod", "1", None);
+        let said = "the annotation kubewright.dev/exit-cod is unknown; did you mean kubewright.dev/exit-code?";
+        check("kubewright.dev/exit-cod", "1", Some(said));
+        let said = "the annotation kubewright.dev/never-redy is unknown; did you mean kubewright.dev/never-ready?";
+        check("kubewright.dev/never-redy", "true", Some(said));
+        let said = "the annotation kubewright.dev/crashes.nosuch names no container of the pod; did you mean kubewright.dev/crashes.c?";
+        check("kubewright.dev/crashes.nosuch", "1", Some(said));
+        let said = "the annotation kubewright.dev/crashes has a value that says nothing: \"yes\"";
+        check("kubewright.dev/crashes", "yes", Some(said));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kubewright::EventType;
 use kubewright::k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    Pod,
+    Container, ContainerRestartRule, ContainerState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, Pod,
 };
 use kubewright::k8s_openapi::jiff::Timestamp;
 
@@ -174,6 +174,17 @@ fn progress(scene: &ContainerContext<'_>, container: &Container, role: Role, sta
 pub(super) fn restarts(pod: &Pod, container: &Container, role: Role, code: i32) -> bool {
     let of_pod = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     let policy = container.restart_policy.as_deref().or(of_pod).unwrap_or("Always");
+    // The first rule that fits decides, where the container has a policy of its own (KEP-5307).
+    let fits = |rule: &&ContainerRestartRule| {
+        let values = rule
+            .exit_codes
+            .as_ref()
+            .map(|codes| (codes.operator.as_str(), codes.values.iter().flatten()));
+        values.is_some_and(|(operator, mut values)| values.any(|value| *value == code) == (operator == "In"))
+    };
+    if let Some(rule) = container.restart_policy_rules.iter().flatten().find(fits) {
+        return rule.action == "Restart";
+    }
     match (role, policy) {
         (Role::Sidecar, _) => true,
         (_, "Never") => false,
@@ -242,7 +253,9 @@ fn start(
 fn pull(scene: &ContainerContext<'_>, container: &Container, image: &str, notes: &mut Observations) {
     let always = container.image_pull_policy.as_deref() == Some("Always");
     let is_there = (scene.has_image)(image) || notes.pulled.iter().any(|pulled| pulled == image);
-    if is_there && !always {
+    // The simulated nodes have every image that a pod forbids to pull.
+    let never = container.image_pull_policy.as_deref() == Some("Never");
+    if never || (is_there && !always) {
         let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
         return notes.say(EventType::Normal, "Pulled", message);
     }

@@ -12,6 +12,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright_model::facts::amounts::is_counted_in_wholes;
 use kubewright_schema::names;
 
+use super::behaviour;
 use kubewright_objects::meta;
 use kubewright_objects::node::{HOSTNAME, SIMULATED, STATE, ZONE, is_told_silent};
 use kubewright_objects::quantity::milli;
@@ -55,6 +56,30 @@ pub(super) enum State {
     NotReady,
     /// It has fallen silent: no Lease, no status, and nothing happens to its pods.
     Silent,
+}
+
+/// The annotations of a node that say nothing: a state or a pressure that does not exist.
+pub(super) fn misunderstood(node: &Node) -> Vec<String> {
+    let wrong = |key: &str, word: &str, known: &[&str]| {
+        let nearest = behaviour::nearest(word, known.iter().copied());
+        let is_wrong = !word.is_empty() && !known.contains(&word);
+        is_wrong
+            .then(|| format!("the annotation {key} has a value that says nothing: {word:?}; did you mean {nearest:?}?"))
+    };
+    let said = |key: &str| meta::annotation(&node.metadata, key).unwrap_or_default();
+    let state = wrong(STATE, said(STATE), &["ready", "not-ready", "silent"]);
+    let pressures = said(PRESSURE).split(',').map(str::trim);
+    let pressures = pressures.filter_map(|word| wrong(PRESSURE, word, &["memory", "disk", "pid"]));
+    let own = [STATE, PRESSURE];
+    let all = node.metadata.annotations.iter().flatten();
+    let unknown = all.filter(|(key, _)| {
+        key.starts_with(behaviour::PREFIX) && !own.contains(&key.as_str()) && !behaviour::is_of_pods(key)
+    });
+    let unknown = unknown.map(|(key, _)| {
+        let nearest = behaviour::nearest(key, own.into_iter());
+        format!("the annotation {key} is unknown; did you mean {nearest}?")
+    });
+    state.into_iter().chain(pressures).chain(unknown).collect()
 }
 
 /// How a node is told to be.
@@ -325,6 +350,26 @@ fn node_info(name: &str) -> NodeSystemInfo {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn annotations_that_say_nothing() {
+        let check = |key: &str, value: &str, expected: Option<&str>| {
+            let node = serde_json::from_value(serde_json::json!({ "metadata": { "annotations": { key: value } } }));
+            let found = super::misunderstood(&node.expect("a node"));
+            assert_eq!(found.first().map(String::as_str), expected, "{key}: {value}");
+        };
+        check("kubewright.dev/node", "silent", None);
+        check("kubewright.dev/pressure", "memory, disk", None);
+        check("kubewright.dev/exit-code", "1", None);
+        let said =
+            "the annotation kubewright.dev/node has a value that says nothing: \"slient\"; did you mean \"silent\"?";
+        check("kubewright.dev/node", "slient", Some(said));
+        let said =
+            "the annotation kubewright.dev/pressure has a value that says nothing: \"mem\"; did you mean \"memory\"?";
+        check("kubewright.dev/pressure", "disk,mem", Some(said));
+        let said = "the annotation kubewright.dev/presure is unknown; did you mean kubewright.dev/pressure?";
+        check("kubewright.dev/presure", "disk", Some(said));
+    }
+
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,17 +1,16 @@
 //! Keeps the simulated nodes: registers those that the cluster has from its start, posts their status, renews their
 //! Leases.
 //!
-//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node of the
-//! cluster that a user deletes is registered again, as by a kubelet that starts again, unless it was cordoned before:
-//! then it was taken out of service.
+//! Invariants: a Node that is not simulated is left alone, also when it has the name of one that is; a node that a user
+//! deletes stays away, as a kubelet registers its node once, when it starts.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::Node;
-use kubewright::{Action, Client, Context, Controller, Reconciler, Request, Result};
+use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Result};
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
@@ -23,19 +22,19 @@ pub(crate) struct Keeper {
     nodes: Arc<Nodes>,
     /// Whether Leases are renewed.
     heartbeats: bool,
-    /// Nodes that were cordoned when they were last seen.
-    cordoned: Mutex<BTreeSet<String>>,
+    /// The annotations of nodes of which was told that they say nothing.
+    told: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// The controller of the simulated nodes.
 pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
-    let cordoned = Mutex::default();
-    let keeper = Keeper {
+    let told = Mutex::default();
+    Controller::of(Keeper {
         nodes,
         heartbeats,
-        cordoned,
-    };
-    Controller::of(keeper).named("node-keeper")
+        told,
+    })
+    .named("node-keeper")
 }
 
 /// Registers the nodes that the cluster has from its start.
@@ -60,14 +59,21 @@ pub(crate) async fn register(nodes: Arc<Nodes>, client: Client) -> Result<()> {
 }
 
 impl Keeper {
-    fn remember(&self, node: &Node) {
+    /// Tells of annotations that say nothing, when they are new.
+    fn tell_misunderstood(&self, node: &Node, ctx: &Context) {
+        let found = fleet::misunderstood(node);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let name = meta::name(&node.metadata);
-        let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
-        let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_cordoned {
-            true => cordoned.insert(name.to_owned()),
-            false => cordoned.remove(name),
+        let before = match found.is_empty() {
+            true => told.remove(name),
+            false => told.insert(name.to_owned(), found.clone()),
         };
+        for warning in found
+            .iter()
+            .filter(|one| !before.iter().flatten().any(|known| known == *one))
+        {
+            ctx.event(node, EventType::Warning, "Misunderstood", warning);
+        }
     }
 
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
@@ -117,10 +123,10 @@ impl Reconciler for Keeper {
     type Object = Node;
 
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
-        self.remember(&node);
         if !node::is_simulated(&node) || meta::is_deleting(&node.metadata) || fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
+        self.tell_misunderstood(&node, &ctx);
         // The node may have been changed by others meanwhile: that leads back here.
         match self.post(&node, &ctx).await {
             Err(error) if error.is_conflict() || error.is_not_found() => {}
@@ -132,23 +138,6 @@ impl Reconciler for Keeper {
                 Ok(Action::requeue_after(RENEW))
             }
             done => done,
-        }
-    }
-
-    async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
-        let was_cordoned = {
-            let mut cordoned = self.cordoned.lock().unwrap_or_else(PoisonError::into_inner);
-            cordoned.remove(request.name())
-        };
-        let Some(number) = self.nodes.names().iter().position(|name| name == request.name()) else {
-            return Ok(Action::await_change());
-        };
-        if was_cordoned {
-            return Ok(Action::await_change());
-        }
-        match ctx.client().create(&self.nodes.node(number)).await {
-            Err(error) if !error.is_already_exists() => Err(error),
-            _ => Ok(Action::await_change()),
         }
     }
 }

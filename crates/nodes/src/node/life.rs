@@ -484,10 +484,9 @@ fn set(status: &mut PodStatus, type_: &str, verdict: Verdict, generation: Option
         last_probe_time: None,
         observed_generation: generation,
     };
+    // Also an unchanged one carries the present generation (`CalculatePodConditionObservedGeneration`): `kubectl wait`
+    // passes over conditions that are older than the spec.
     match present {
-        // An unchanged condition keeps its observedGeneration.
-        Some(present)
-            if present.status == next.status && present.reason == next.reason && present.message == next.message => {}
         Some(present) => *present = next,
         None => conditions.push(next),
     }
@@ -634,6 +633,36 @@ mod tests {
         check(stop("99"), json!({}), 30, 30, 0);
         check(stop("99"), json!({}), 0, 0, 0);
         check(json!({}), hook, 30, 1, 3);
+    }
+
+    #[test]
+    fn conditions_carry_the_present_generation() {
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": { "generation": 1 }, "spec": { "containers": [{ "name": "c", "image": "i" }] },
+        }))
+        .expect("a pod");
+        let place = Place::of("10.0.0.1", "192.0.2.1");
+        let look = |pod: &Pod, second: i64| {
+            let now = Timestamp::from_second(second).expect("small");
+            go_on(&ContainerContext::clear(pod, now), &place, &mut Observations::default())
+        };
+        let first = look(&pod, 5);
+        pod.status = Some(first.clone());
+        pod.metadata.generation = Some(2);
+        let second = look(&pod, 9);
+        for (before, after) in first
+            .conditions
+            .iter()
+            .flatten()
+            .zip(second.conditions.iter().flatten())
+        {
+            assert_eq!(after.observed_generation, Some(2), "{}", after.type_);
+            assert_eq!(
+                after.last_transition_time, before.last_transition_time,
+                "{}",
+                after.type_
+            );
+        }
     }
 
     #[test]

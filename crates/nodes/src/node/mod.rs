@@ -11,6 +11,7 @@
 //! that other clients write stay until the simulation has another value for them. A silent node does nothing.
 
 mod addresses;
+mod admission;
 mod behaviour;
 mod container;
 mod ephemeral;
@@ -101,6 +102,8 @@ struct OfPod {
     stage: Option<(String, Instant)>,
     /// A stage has said its status.
     staged: bool,
+    /// The annotations without an effect of which it was told.
+    misunderstood: Vec<String>,
 }
 
 /// The kubelets as a controller of pods.
@@ -221,6 +224,10 @@ impl Kubelet {
         }
         let spec = pod.spec.iter();
         for container in spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers)) {
+            if let Some(why) = needs::breaks_non_root(pod, container) {
+                let config = || ("CreateContainerConfigError".to_owned(), why);
+                obstacles.entry(container.name.clone()).or_insert_with(config);
+            }
             let image = container.image.as_deref().unwrap_or_default();
             let why = match self.processes_of(pod) {
                 Some(processes) => processes.cannot_pull(image),
@@ -232,6 +239,34 @@ impl Kubelet {
             }
         }
         Ok((obstacles, mount))
+    }
+
+    /// Whether the node does not take up a new pod, which is said of it (`rejectPod`): it is short of something, or no
+    /// scheduler has seen that there is room.
+    async fn refuse(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
+        let is_admitted = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        if is_admitted(pod) || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
+            return Ok(false);
+        }
+        let mut rejection = eviction::refuses(node, pod).map(|why| (eviction::REASON.to_owned(), why));
+        if rejection.is_none() && admission::is_unplaced(pod) {
+            let mut others = Vec::new();
+            for other in self.bound.on(meta::name(&node.metadata)) {
+                if other != *ctx.request() {
+                    others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
+                }
+            }
+            let counts =
+                |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !admission::is_unplaced(other));
+            let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
+            rejection = admission::rejects(node, pod, &others);
+        }
+        let Some((reason, why)) = rejection else {
+            return Ok(false);
+        };
+        ctx.event(pod, EventType::Warning, &reason, &why);
+        let status = json!({ "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {why}") });
+        kubewright_objects::disruption_target::patch_status(ctx, pod, status).await
     }
 
     /// Takes a pod as far as it comes by now.
@@ -259,12 +294,8 @@ impl Kubelet {
         let status = life::go_on(&scene, &place, &mut notes);
         let mark = life::mark(pod, &status);
         if self.with(pod, |of_pod| of_pod.mark.as_ref() != Some(&mark)) {
-            let is_first = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
             hindrances(ctx, pod, &status, mount.as_deref());
             write(ctx, pod, status).await?;
-            for warning in behaviour::misunderstood(pod).into_iter().filter(|_| is_first) {
-                ctx.event(pod, EventType::Warning, "Misunderstood", warning);
-            }
             self.with(pod, |of_pod| of_pod.mark = Some(mark));
         }
         self.tell(ctx, pod, &name, notes.events, notes.pulled, notes.failing);
@@ -291,6 +322,17 @@ impl Kubelet {
         self.memory()
             .images
             .extend(pulled.into_iter().map(|image| (node.to_owned(), image)));
+    }
+
+    /// Tells of annotations that say nothing, when they are new.
+    fn tell_misunderstood(&self, ctx: &Context, pod: &Pod) {
+        let found = behaviour::misunderstood(pod);
+        let before = self.with(pod, |of_pod| {
+            std::mem::replace(&mut of_pod.misunderstood, found.clone())
+        });
+        for warning in found.iter().filter(|warning| !before.contains(warning)) {
+            ctx.event(pod, EventType::Warning, "Misunderstood", warning);
+        }
     }
 
     /// Applies the stages to a pod; nothing when no stage fits it.
@@ -500,7 +542,7 @@ impl Reconciler for Kubelet {
         if fleet::state(&node) == State::Silent {
             return Ok(Action::await_change());
         }
-        if refuse(&ctx, &pod, &node).await? {
+        if self.refuse(&ctx, &pod, &node).await? {
             return Ok(Action::await_change());
         }
         if let Some(processes) = self.processes_of(&pod) {
@@ -515,10 +557,12 @@ impl Reconciler for Kubelet {
         if let Some(done) = self.staged(&ctx, &pod).await {
             return gone_is_fine(done);
         }
-        let pod = self.behaviours.apply(pod);
+        let around = rules::around(&pod, &node, ctx.client()).await?;
+        let pod = rules::with_annotations(self.behaviours.apply(pod), &around);
         if meta::is_deleting(&pod.metadata) {
             return gone_is_fine(self.finish(&ctx, &pod, &node).await);
         }
+        self.tell_misunderstood(&ctx, &pod);
         let word = format!("{}{}", behaviour::PREFIX, behaviour::HANDS_OFF);
         let is_ours = meta::annotation(&pod.metadata, &word) != Some("true");
         if !is_ours || pods::is_finished(&pod) {
@@ -550,21 +594,6 @@ impl Reconciler for Kubelet {
         self.addresses().give_back(&request);
         Ok(Action::await_change())
     }
-}
-
-/// Whether a node that is short of something does not take up a new pod, which is said of it (`rejectPod`).
-async fn refuse(ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
-    let is_new = pod.status.as_ref().is_none_or(|status| status.start_time.is_none());
-    if !is_new || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
-        return Ok(false);
-    }
-    let Some(why) = eviction::refuses(node, pod) else {
-        return Ok(false);
-    };
-    ctx.event(pod, EventType::Warning, eviction::REASON, &why);
-    let status =
-        json!({ "phase": "Failed", "reason": eviction::REASON, "message": format!("Pod was rejected: {why}") });
-    kubewright_objects::disruption_target::patch_status(ctx, pod, status).await
 }
 
 fn gone_is_fine(done: Result<Action>) -> Result<Action> {

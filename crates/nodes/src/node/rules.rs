@@ -1,14 +1,21 @@
-//! Annotations of the simulation that a test or a program sets for pods by their labels, present and future ones: they
-//! count as if the pods had them.
+//! Annotations of the simulation that are not a pod's own and count as if it had them: those that a test or a program sets
+//! for pods by their labels, and those of its controller, its namespace and its node. So kubectl can say of pods to come
+//! what a test can.
 //!
-//! Invariant: a pod's own annotation wins over a rule.
+//! Invariant: a pod's own annotation wins over a rule, and that over its controller, its namespace, its node, in this
+//! order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use kubewright::k8s_openapi::api::batch::v1::Job;
+use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubewright::kube::core::{Expression, Selector, SelectorExt as _};
+use kubewright::{Client, Error, Object};
 
+use super::behaviour;
 use kubewright_objects::meta;
 
 /// How pods with certain labels behave. Cheap to clone; all clones are the same.
@@ -67,13 +74,58 @@ impl Behaviours {
         if found.peek().is_none() {
             return pod.clone();
         }
-        let mut told = (*pod).clone();
-        let annotations = told.metadata.annotations.get_or_insert_default();
-        for (key, value) in found.flat_map(|rule| &rule.annotations) {
-            annotations.entry(key.clone()).or_insert_with(|| value.clone());
-        }
-        Arc::new(told)
+        let said = found.flat_map(|rule| &rule.annotations);
+        let said: Vec<_> = said.map(|(key, value)| (key.clone(), value.clone())).collect();
+        with_annotations(pod, &said)
     }
+}
+
+/// The annotations of the simulation around a pod, the nearest first: of its controller (a Deployment's are on its
+/// ReplicaSets), of its namespace, of its node.
+pub(super) async fn around(pod: &Pod, node: &Node, client: &Client) -> Result<Vec<(String, String)>, Error> {
+    let namespace = pod.metadata.namespace.as_deref();
+    let mut found = Vec::new();
+    if let Some(owner) = meta::controller_of(&pod.metadata) {
+        let name = &owner.name;
+        let of = match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("apps/v1", "ReplicaSet") => annotations(client.get::<ReplicaSet>(namespace, name).await?, owner),
+            ("apps/v1", "StatefulSet") => annotations(client.get::<StatefulSet>(namespace, name).await?, owner),
+            ("apps/v1", "DaemonSet") => annotations(client.get::<DaemonSet>(namespace, name).await?, owner),
+            ("batch/v1", "Job") => annotations(client.get::<Job>(namespace, name).await?, owner),
+            _ => Vec::new(),
+        };
+        found.extend(of);
+    }
+    if let Some(of) = client.get::<Namespace>(None, namespace.unwrap_or_default()).await? {
+        found.extend(said(&of.metadata));
+    }
+    found.extend(said(&node.metadata));
+    Ok(found)
+}
+
+fn annotations<K: Object>(object: Option<Arc<K>>, owner: &OwnerReference) -> Vec<(String, String)> {
+    let object = object.filter(|object| object.meta().uid.as_deref() == Some(owner.uid.as_str()));
+    object.map(|object| said(object.meta()).collect()).unwrap_or_default()
+}
+
+/// What an object says of pods.
+fn said(of: &ObjectMeta) -> impl Iterator<Item = (String, String)> {
+    let all = of.annotations.iter().flatten();
+    let all = all.filter(|(key, _)| behaviour::is_of_pods(key));
+    all.map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// The pod with these annotations, as far as it does not have them.
+pub(super) fn with_annotations(pod: Arc<Pod>, more: &[(String, String)]) -> Arc<Pod> {
+    if more.is_empty() {
+        return pod;
+    }
+    let mut told = (*pod).clone();
+    let annotations = told.metadata.annotations.get_or_insert_default();
+    for (key, value) in more {
+        annotations.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    Arc::new(told)
 }
 
 /// A label selector as kubectl's `-l` takes it, without sets.

@@ -14,7 +14,7 @@ use kubewright::k8s_openapi::api::core::v1::{
     ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
     Volume, VolumeProjection,
 };
-use kubewright_objects::meta;
+use kubewright_objects::{meta, pods};
 
 use super::beneath::{Below, Folder};
 use super::environment::{self, Sources};
@@ -69,7 +69,8 @@ fn one(given: &Given<'_>, pod: &Pod, volume: &Volume) -> Result<PathBuf, String>
         let folder = outer.make(&name, given.user).map_err(in_words)?;
         return Ok(folder.path().to_owned());
     }
-    if let Some(claim) = claim(pod, volume) {
+    if let Some(claim) = pods::claim_of(pod, volume) {
+        let claim = claim.name;
         let bound = given.claims.get(&claim).cloned();
         let bound = bound.unwrap_or_else(|| Err(format!("persistentvolumeclaim \"{claim}\" is not known")))?;
         let folder = given.home.make_volume(&bound, given.user);
@@ -84,26 +85,13 @@ fn one(given: &Given<'_>, pod: &Pod, volume: &Volume) -> Result<PathBuf, String>
     Ok(folder.path().to_owned())
 }
 
-/// The claim behind a volume: the one that it names, or the one that is made for an ephemeral volume.
-fn claim(pod: &Pod, volume: &Volume) -> Option<String> {
-    match &volume.persistent_volume_claim {
-        Some(source) => Some(source.claim_name.clone()),
-        None => {
-            let pod = meta::name(&pod.metadata);
-            volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name))
-        }
-    }
-}
-
 /// The volume behind each claim of a pod. Anyone who may write claims can name any volume in one: what counts is the claim
 /// that the volume names, by its UID, and only the cluster's administrators write volumes (`getPVCExtractPV` and
 /// `getPVSpec`).
 pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<Claims> {
     let namespace = pod.metadata.namespace.as_deref();
     let mut all = Claims::new();
-    let spec = pod.spec.iter();
-    for of_pod in spec.flat_map(|spec| spec.volumes.iter().flatten()) {
-        let Some(name) = claim(pod, of_pod) else { continue };
+    for pods::PodClaim { name, is_ephemeral, .. } in pods::claims(pod) {
         let Some(found) = client.get::<PersistentVolumeClaim>(namespace, &name).await? else {
             let why = format!("persistentvolumeclaim \"{name}\" not found");
             all.insert(name, Err(why));
@@ -114,7 +102,6 @@ pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<Cla
             Some(wanted) => client.get::<PersistentVolume>(None, &wanted).await?,
             None => None,
         };
-        let is_ephemeral = of_pod.ephemeral.is_some();
         all.insert(name, behind(pod, is_ephemeral, &found, volume.as_deref()));
     }
     Ok(all)
@@ -122,11 +109,7 @@ pub(super) async fn claims(client: &Client, pod: &Pod) -> kubewright::Result<Cla
 
 /// The first volume of a pod whose claim has none, and why.
 pub(super) fn unbound(claims: &Claims, pod: &Pod) -> Option<(String, String)> {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let why = |volume: &Volume| claims.get(&claim(pod, volume)?)?.clone().err();
-    volumes
-        .into_iter()
-        .find_map(|volume| Some((volume.name.clone(), why(volume)?)))
+    pods::claims(pod).find_map(|claim| Some((claim.volume.to_owned(), claims.get(&claim.name)?.clone().err()?)))
 }
 
 /// The folder's name of the volume behind a claim.
@@ -138,9 +121,8 @@ fn behind(
 ) -> Result<Below, String> {
     let name = meta::name(&claim.metadata);
     let uid = meta::uid(&claim.metadata);
-    let mut owners = claim.metadata.owner_references.iter().flatten();
-    if is_ephemeral && !owners.any(|owner| owner.controller == Some(true) && owner.uid == meta::uid(&pod.metadata)) {
-        return Err(format!("persistentvolumeclaim \"{name}\" was not created for the pod"));
+    if let Some(why) = pods::not_made_for(pod, claim).filter(|_| is_ephemeral) {
+        return Err(why);
     }
     if meta::is_deleting(&claim.metadata) {
         return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
@@ -513,7 +495,7 @@ mod tests {
         check(json!({}), path, "\"../../etc\" is a path, no name");
         let deleted = json!({ "metadata": { "name": "c", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z" } });
         check(deleted, volume("1"), "persistentvolumeclaim \"c\" is being deleted");
-        let foreign = "persistentvolumeclaim \"c\" was not created for the pod";
+        let foreign = "PVC /c was not created for pod /p (pod is not owner)";
         check(json!({ "ephemeral": {} }), volume("1"), foreign);
         let owner = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "0a", "controller": true }]);
         let own = json!({ "name": "c", "uid": "1", "ownerReferences": owner });

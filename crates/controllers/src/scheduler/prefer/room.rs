@@ -6,8 +6,9 @@
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::BEST;
-use crate::scheduler::cache::{self, Amounts, Cache, NodeInfo, allocatable};
+use crate::scheduler::cache::{self, Cache, NodeInfo};
 use kubewright_objects::meta;
+use kubewright_objects::requests::{self, Amounts, allocatable};
 
 /// The resources that count, and how many thousandths their unit has: processors are compared in thousandths, bytes
 /// in whole ones.
@@ -51,7 +52,7 @@ impl<'a> Rooms<'a> {
     /// Nodes where the pod makes the use of resources more even are better. Nothing for a pod that asks for none of
     /// them.
     pub(super) fn balance(&self) -> Option<Vec<i64>> {
-        let asked = COUNTED.map(|resource| units(Some(&cache::requests(self.pod)), resource));
+        let asked = COUNTED.map(|resource| units(Some(&requests::of(self.pod)), resource));
         if asked == [0, 0] {
             return None;
         }

@@ -170,4 +170,5 @@ controllers! {
     certificatesigningrequest: "certificatesigningrequest",
     horizontalpodautoscaler: "horizontalpodautoscaler",
     resourceclaim: "resourceclaim",
+    ephemeral_volume: "ephemeral-volume",
 }

@@ -144,6 +144,13 @@ fn with_device(name: &str) -> Value {
     pod
 }
 
+fn with_scratch(name: &str) -> Value {
+    let mut pod = pod(name, Some("node-0"));
+    let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
+    pod["spec"]["volumes"] = json!([{ "name": "s", "ephemeral": { "volumeClaimTemplate": { "spec": spec } } }]);
+    pod
+}
+
 fn bare_deployment() -> Vec<Change> {
     vec![create(DEPLOYMENTS, deployment(3))]
 }
@@ -530,6 +537,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                     vec![
                         delete("/api/v1/namespaces/default/pods/a", "Background"),
                         create(PODS, with_device("b")),
+                    ]
+                },
+            },
+        ],
+    },
+    Scenario {
+        name: "a pod has an ephemeral volume",
+        controllers: &["ephemeral-volume"],
+        nodes: 1,
+        patience: 60,
+        steps: &[
+            Step {
+                what: "its claim is made",
+                changes: || vec![create(PODS, with_scratch("a"))],
+            },
+            Step {
+                what: "it is deleted, and another comes",
+                changes: || {
+                    vec![
+                        delete("/api/v1/namespaces/default/pods/a", "Background"),
+                        create(PODS, with_scratch("b")),
                     ]
                 },
             },

@@ -1,0 +1,126 @@
+//! Whether a kubelet takes up a pod that no scheduler has placed (`AdmissionCheck` and `generalFilter`): the resources are
+//! there, the node is one that the pod selects, and its ports are free.
+//!
+//! Pure. Not here: what a node under pressure refuses (`eviction`).
+
+use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+
+use kubewright_objects::{node_affinity, pods, requests};
+
+/// Why a pod is not taken up: the reason of its status, and the message.
+pub(super) type Rejection = (String, String);
+
+/// Whether a pod came to its node without a scheduler: a binding says that it is scheduled.
+pub(super) fn is_unplaced(pod: &Pod) -> bool {
+    pods::condition(pod, "PodScheduled").is_none_or(|condition| condition.status != "True")
+}
+
+/// Why a node does not take up a pod beside the others that it has, if it does not. A node that has not said what it has
+/// is not asked.
+pub(super) fn rejects(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
+    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    if room.is_none_or(|room| room.is_empty()) {
+        return None;
+    }
+    let count = i128::try_from(others.len()).unwrap_or(i128::MAX);
+    let mut used = requests::Amounts::new();
+    for other in others {
+        requests::add(&mut used, &requests::of(other));
+    }
+    let mut asked = requests::of(pod);
+    // In a kubelet's order.
+    let mut lacks = [("pods".to_owned(), 1000, count.saturating_mul(1000))]
+        .into_iter()
+        .chain(
+            ["cpu", "memory", "ephemeral-storage"]
+                .into_iter()
+                .filter_map(|name| asked.remove_entry(name))
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(asked)
+                .map(|(name, amount)| {
+                    let used = used.get(&name).copied().unwrap_or(0);
+                    (name, amount, used)
+                }),
+        );
+    let lack = lacks
+        .find(|(name, amount, used)| *amount > 0 && *amount > requests::allocatable(node, name).saturating_sub(*used));
+    if let Some((name, amount, used)) = lack {
+        let unit = if name == "cpu" { 1 } else { 1000 };
+        let there = requests::allocatable(node, &name);
+        let message = format!(
+            "Node didn't have enough resource: {name}, requested: {}, used: {}, capacity: {}",
+            amount / unit,
+            used / unit,
+            there / unit
+        );
+        return Some((format!("OutOf{name}"), message));
+    }
+    let empty = PodSpec::default();
+    if !node_affinity::selected(pod.spec.as_ref().unwrap_or(&empty), node) {
+        return Some(failed(
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+        ));
+    }
+    let ports = requests::host_ports(pod);
+    let taken = |other: &&Pod| {
+        let others = requests::host_ports(other);
+        ports
+            .iter()
+            .any(|port| others.iter().any(|other| requests::is_same_port(port, other)))
+    };
+    if !ports.is_empty() && others.iter().any(taken) {
+        return Some(failed(
+            "NodePorts",
+            "node(s) didn't have free ports for the requested pod ports",
+        ));
+    }
+    None
+}
+
+fn failed(predicate: &str, why: &str) -> Rejection {
+    (predicate.to_owned(), format!("Predicate {predicate} failed: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn pods_that_are_rejected() {
+        let pod = |spec: Value| -> Pod { serde_json::from_value(json!({ "spec": spec })).expect("a pod") };
+        let asking = |cpu: &str, port: i32| {
+            let ports = json!([{ "containerPort": 80, "hostPort": port }]);
+            json!({ "containers": [{ "name": "c", "ports": ports, "resources": { "requests": { "cpu": cpu } } }] })
+        };
+        let check = |spec: Value, others: &[Value], expected: Option<(&str, &str)>| {
+            let node = json!({ "metadata": { "name": "n", "labels": { "disk": "ssd" } },
+                "status": { "allocatable": { "cpu": "4", "pods": "2" } } });
+            let node: Node = serde_json::from_value(node).expect("a node");
+            let others: Vec<Pod> = others.iter().cloned().map(pod).collect();
+            let found = rejects(&node, &pod(spec.clone()), &others.iter().collect::<Vec<_>>());
+            let found = found.as_ref().map(|(reason, why)| (reason.as_str(), why.as_str()));
+            assert_eq!(found, expected, "{spec}");
+        };
+        check(asking("4", 80), &[], None);
+        let cpu = "Node didn't have enough resource: cpu, requested: 500000, used: 0, capacity: 4000";
+        check(asking("500", 80), &[], Some(("OutOfcpu", cpu)));
+        let cpu = "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000";
+        check(asking("3", 80), &[asking("2", 81)], Some(("OutOfcpu", cpu)));
+        let ports = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+        check(asking("1", 80), &[asking("2", 80)], Some(("NodePorts", ports)));
+        let count = "Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2";
+        check(
+            asking("1", 80),
+            &[asking("1", 81), asking("1", 82)],
+            Some(("OutOfpods", count)),
+        );
+        let selector = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        let wanting = |disk: &str| json!({ "containers": [], "nodeSelector": { "disk": disk } });
+        check(wanting("hdd"), &[], Some(("NodeAffinity", selector)));
+        check(wanting("ssd"), &[], None);
+    }
+}
