@@ -11,6 +11,7 @@
 //! graceful period, and names the parts that did not stop; M1 a replica that does not lead is ready, and waits.
 
 mod builder;
+mod check;
 mod clusters;
 mod controllers;
 mod groups;
@@ -154,6 +155,7 @@ impl Manager {
     /// The first error of any part, with its name; [`Error::Shutdown`] when nothing failed but not everything stopped
     /// in time.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        crate::panic_place::note();
         let Manager {
             builder,
             client,
