@@ -30,5 +30,6 @@ mod projects;
 mod python;
 mod real;
 mod scaffold;
+mod status;
 mod support;
 mod walk;
