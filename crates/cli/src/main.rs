@@ -3,7 +3,7 @@
 //! One command, one file below `commands/`: its name, help, arguments and code stand together. Only this crate prints
 //! and only it reads signals; the other crates get their settings from it. Results go to standard output, errors to standard
 //! error, and the exit status is 0 only when the command did what it promised: 1 is a failure, 2 are arguments that cannot be
-//! meant.
+//! meant, 3 that `--check` found files that are out of date.
 //!
 //! # Where to change what
 //!
@@ -69,15 +69,18 @@ static ALLOCATOR: allocator::BySize = allocator::BySize;
 /// The exit status for arguments that cannot be meant, as other commands and our own operators have it; 1 is a failure.
 const MISUSED: u8 = 2;
 
+/// The exit status of `--check` when a file is not as the command would write it: no failure of the command.
+const OUT_OF_DATE: u8 = 3;
+
 /// Write Kubernetes operators in Rust, with the cluster inside the program.
 #[derive(Debug, Parser)]
-#[command(name = "kubewright", version, disable_help_subcommand = true)]
+#[command(name = "kubewright", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 
     /// How to print: `text` for people, `json` (one object a line) for machines.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    #[arg(long, short, global = true, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
@@ -161,7 +164,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);
-            ExitCode::FAILURE
+            match failure.code {
+                Some(kubewright_codegen::codes::crds::STALE) => ExitCode::from(OUT_OF_DATE),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -169,14 +175,19 @@ fn main() -> ExitCode {
 /// Prints the error in the arguments, or the requested help. Without a command the help is what a person wants.
 fn misused(wrong: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-    // The output is gone, so there is no place for the error.
-    let _ = wrong.print();
     let arguments = std::env::args_os().skip(1);
     let arguments: Vec<String> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
+    let is_help = matches!(wrong.kind(), DisplayHelp | DisplayVersion);
+    if !is_help && wants_json(&arguments) {
+        Format::Json.failure(&misuse(wrong, &arguments));
+        return ExitCode::from(MISUSED);
+    }
+    // The output is gone, so there is no place for the error.
+    let _ = wrong.print();
     match wrong.kind() {
-        DisplayHelp | DisplayVersion => ExitCode::SUCCESS,
+        _ if is_help => ExitCode::SUCCESS,
         DisplayHelpOnMissingArgumentOrSubcommand if arguments.is_empty() => ExitCode::SUCCESS,
         _ => {
             if let Some(fix) = hints::instead(wrong, &arguments) {
@@ -184,6 +195,28 @@ fn misused(wrong: &clap::Error) -> ExitCode {
             }
             ExitCode::from(MISUSED)
         }
+    }
+}
+
+/// Whether a command line that clap refused asks for JSON.
+fn wants_json(arguments: &[String]) -> bool {
+    let mut pairs = arguments.windows(2);
+    pairs.any(|pair| ["--output", "-o"].contains(&pair[0].as_str()) && pair[1] == "json")
+        || arguments
+            .iter()
+            .any(|one| ["--output=json", "-ojson", "-o=json"].contains(&one.as_str()))
+}
+
+/// An error in the arguments, for machines: clap's first paragraph, and the fix or the usage.
+fn misuse(wrong: &clap::Error, arguments: &[String]) -> output::Failure {
+    let text = wrong.render().to_string();
+    let mut paragraphs = text.trim().split("\n\n");
+    let first = paragraphs.next().unwrap_or_default().trim_start_matches("error: ");
+    let usage = paragraphs.find(|paragraph| paragraph.starts_with("Usage:"));
+    let failure = output::Failure::new(first);
+    match hints::instead(wrong, arguments).or(usage) {
+        Some(fix) => failure.fix(fix),
+        None => failure,
     }
 }
 

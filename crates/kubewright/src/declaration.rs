@@ -43,6 +43,9 @@ pub struct Declaration {
     pub conversions: Vec<ConversionDescription>,
     /// Rules of [`Operator::rbac`].
     pub rbac: Vec<Rule>,
+    /// Why the operator would not start: parts that do not fit together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
 }
 
 /// One version of a CustomResourceDefinition.
@@ -97,6 +100,7 @@ impl Operator {
             webhooks: self.webhooks(),
             conversions: self.conversions(),
             rbac: self.rules().to_vec(),
+            problems: self.options.check().err().iter().map(ToString::to_string).collect(),
         })
     }
 }

@@ -138,6 +138,7 @@ mod observe;
 mod operator;
 mod own_certificate;
 mod own_writes;
+mod panic_place;
 pub mod predicate;
 pub mod prelude;
 #[cfg(feature = "profiling")]

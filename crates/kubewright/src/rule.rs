@@ -133,6 +133,43 @@ impl Rule {
         fits.then(|| Rule::default().groups([group]).resources([resource]).verbs([verb]))
     }
 
+    /// What to write so that the operator gets this right: a controller declares the kinds that it makes and reads, and
+    /// their rights follow; `#[rbac]` is for others. `kubewright dev` and tests print it.
+    ///
+    /// ```
+    /// use kubewright::Rule;
+    ///
+    /// let missing = Rule::new().groups([""]).resources(["secrets"]).verbs(["list"]);
+    /// assert!(missing.advice().contains(".reads::<"), "{}", missing.advice());
+    /// ```
+    pub fn advice(&self) -> String {
+        let is_one_of = |verbs: &[&str]| self.verbs.iter().all(|verb| verbs.contains(&verb.as_str()));
+        let (reads, writes) = (["get", "list", "watch"], ["create", "delete", "patch", "update"]);
+        let is_part = self.resources.iter().any(|resource| resource.contains('/'));
+        let attribute = |rule: &Rule| format!("above the impl of the reconciler: {rule}, then kubewright manifests");
+        if is_part || !self.urls.is_empty() {
+            return attribute(self);
+        }
+        let Some(resource) = self.resources.first() else {
+            return attribute(self);
+        };
+        if is_one_of(&reads) {
+            let all = self.clone().verbs(reads);
+            return format!(
+                "declare {resource} at the controller: .owns::<…>() when it makes them, .watches::<…>(…) or \
+                 .reads::<…>(Scope::all()) when it looks at them; or {}",
+                attribute(&all)
+            );
+        }
+        if is_one_of(&writes) {
+            return format!(
+                "declare {resource} at the controller when it makes them: .owns::<…>(); or {}",
+                attribute(self)
+            );
+        }
+        attribute(self)
+    }
+
     /// Whether it allows everything that another rule does.
     ///
     /// ```

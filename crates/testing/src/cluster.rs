@@ -72,14 +72,15 @@ impl TestCluster {
     pub async fn start_with(builder: ClusterBuilder) -> Result<TestCluster> {
         let cluster = builder.start().await?;
         let client = Client::new(cluster.client(), Cache::new(cluster.client()));
+        let (failures, usage) = (Failures::default(), Usage::default());
         Ok(TestCluster {
             cluster,
             client,
-            operators: Arc::default(),
+            operators: Arc::new(Operators::new(failures.clone(), usage.clone())),
             deadline: DEADLINE,
             ended: watch::Sender::new(None),
-            failures: Failures::default(),
-            usage: Usage::default(),
+            failures,
+            usage,
             intercepts: Interceptors::default(),
             env: None,
         })
@@ -319,11 +320,12 @@ impl TestCluster {
 
     /// Installs the operator's CRDs and webhook configurations and runs it under its own role: that of the package's
     /// `config/rbac/role.yaml`, which `kubewright manifests` writes (and those of leader election and of the metrics
-    /// beside it). A request beyond the role is refused, as it would be in production. A package without this file runs
-    /// its operator as the administrator.
+    /// beside it). A request beyond the role is refused, as it would be in production; a test that panics prints what was
+    /// refused, and a wait for what depends on it ends early. The operator's own namespace is `<name>-system`, where its
+    /// Leases are. A package without a folder `config/rbac` runs its operator as the administrator.
     ///
     /// # Errors
-    /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file cannot be read.
+    /// As [`run_as_admin`](TestCluster::run_as_admin), and [`Error::Runtime`] when the file is not there or cannot be read.
     pub async fn run(&self, operator: Operator) -> Result<RunningOperator> {
         let kube = self.kube_of(&operator, false).await?;
         self.run_with(operator, kube, false).await
@@ -359,7 +361,7 @@ impl TestCluster {
         let (namespace, account) = rights.account();
         self.usage.grant(rights.roles());
         let kube = self.cluster.client_of_service_account(namespace, account);
-        Ok(self.usage.noting(&kube))
+        Ok(self.usage.noting(&kube, namespace))
     }
 
     /// The rules of the operators' roles that no request has used so far, each with the unused verbs: rights of a
@@ -406,6 +408,7 @@ impl TestCluster {
         let kube = self.intercepts.before(&kube);
         let operator = operator.prepared(&kube).await?;
         let manager = self.in_its_time(operator.manager(kube).observe(observer)).build()?;
+        let metrics = manager.metrics();
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
         routes.convert(&mut crds);
@@ -445,6 +448,7 @@ impl TestCluster {
             name,
             stop: source,
             task,
+            metrics,
         })
     }
 
@@ -481,7 +485,8 @@ impl TestCluster {
     /// the state, in words that complete "… was not as expected (…)".
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the object as it was last seen, [`Error::OperatorEnded`], [`Error::Api`].
+    /// [`Error::Deadline`] with the object as it was last seen, [`Error::Forbidden`] when the operator tries in vain what its
+    /// role does not allow, [`Error::OperatorEnded`], [`Error::Api`].
     pub async fn wait_for<K: Object>(
         &self,
         namespace: Option<&str>,
@@ -557,6 +562,7 @@ impl TestCluster {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
+        let mut is_forbidden = false;
         tokio::select! {
             biased;
             found = until(&api, &fields, &mut seen, look) => {
@@ -567,18 +573,37 @@ impl TestCluster {
                     return Err(Error::OperatorEnded { operator, why });
                 }
             }
+            () = self.usage.denied(|missing| self.failures.are_for_want_of(missing)) => is_forbidden = true,
             () = tokio::time::sleep(self.deadline) => {}
         }
         let events = match name {
             Some(name) => failures::events(self.kube(), &K::kind(&()), namespace, name).await,
             None => String::new(),
         };
+        let (object, expected, seen) = (object(), expected.to_owned(), seen.describe());
+        let failures = self.failures.describe(namespace, name);
+        let refused = self.failures.describe_refused(&self.usage.refused(), &failures);
+        let troubles = format!("{failures}{refused}{events}");
+        if is_forbidden {
+            return Err(Error::Forbidden {
+                object,
+                expected,
+                seen,
+                troubles,
+            });
+        }
+        let time = match self.clock {
+            Some(_) => {
+                "\nthe time is the test's: what is due later than that takes TestCluster::with_deadline, or TestCluster::advance before the wait"
+            }
+            None => "",
+        };
         Err(Error::Deadline {
-            object: object(),
-            expected: expected.to_owned(),
+            object,
+            expected,
             deadline: self.deadline,
-            seen: seen.describe(),
-            troubles: format!("{}{events}", self.failures.describe(namespace, name)),
+            seen,
+            troubles: format!("{troubles}{time}"),
         })
     }
 }

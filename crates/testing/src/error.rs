@@ -24,6 +24,20 @@ pub enum Error {
         /// Reconciles that failed and events of the object, if there are any.
         troubles: String,
     },
+    /// The operator lacks a right that the state depends on: the same request was refused again and again.
+    #[error(
+        "{object} cannot be as expected ({expected}), because the operator's role does not allow what it takes; {seen}{troubles}"
+    )]
+    Forbidden {
+        /// Kind and name of the awaited object.
+        object: String,
+        /// The expectation, in the test's words.
+        expected: String,
+        /// The last seen state, as JSON, or that there was none.
+        seen: String,
+        /// The refused requests, with the rule that is missing.
+        troubles: String,
+    },
     /// The operator under test ended while the test waited for something.
     #[error("the operator {operator} ended: {why}")]
     OperatorEnded {

@@ -5,13 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::Event;
 use kubewright::kube::api::ListParams;
 use kubewright::kube::{self, Api};
 use kubewright::webhook::Kind;
 use kubewright::{Declaration, Observation, Observer, Outcome, Request, Rule};
+
+use crate::usage::Refused;
 
 /// How many failures are kept, and how many failures and events are shown.
 const KEPT: usize = 1000;
@@ -34,6 +37,8 @@ struct FailureLog {
 struct Failure {
     error: String,
     attempts: u32,
+    /// Until the next attempt, if there is one.
+    after: Option<Duration>,
 }
 
 impl Observer for Failures {
@@ -59,16 +64,20 @@ impl Observer for Failures {
 
 impl FailureLog {
     fn reconciled(&mut self, key: (Arc<str>, Request), outcome: &Outcome) {
-        let (Outcome::Retry { error, .. } | Outcome::Conflict { error, .. } | Outcome::Terminal { error }) = outcome
-        else {
-            self.reconciles.remove(&key);
-            return;
+        let (error, after) = match outcome {
+            Outcome::Retry { error, after, .. } | Outcome::Conflict { error, after } => (error, Some(*after)),
+            Outcome::Terminal { error } => (error, None),
+            _ => {
+                self.reconciles.remove(&key);
+                return;
+            }
         };
         let attempts = self.reconciles.get(&key).map_or(0, |failure| failure.attempts);
         if attempts > 0 || self.reconciles.len() < KEPT {
             let failure = Failure {
                 error: error.clone(),
                 attempts: attempts.saturating_add(1),
+                after,
             };
             self.reconciles.insert(key, failure);
         }
@@ -109,15 +118,19 @@ impl Failures {
         if !shown.is_empty() {
             text.push_str("\nreconciles that failed:");
         }
-        for ((controller, request), Failure { error, attempts }) in shown.iter().take(SHOWN) {
+        for ((controller, request), failure) in shown.iter().take(SHOWN) {
+            let Failure { error, attempts, after } = failure;
             let times = match attempts {
                 1 => "once".to_owned(),
                 times => format!("{times} times"),
             };
             let hint = log.hint(error);
+            // A short delay is over when a person reads this.
+            let later = after.filter(|after| *after >= Duration::from_secs(10));
+            let later = later.map_or_else(String::new, |after| format!(" (the next attempt is {after:?} later)"));
             let _ = write!(
                 text,
-                "\n  controller {controller}, {request}, failed {times}: {error}{hint}"
+                "\n  controller {controller}, {request}, failed {times}: {error}{later}{hint}"
             );
         }
         if shown.len() > SHOWN {
@@ -127,8 +140,58 @@ impl Failures {
     }
 }
 
+impl Failures {
+    /// Whether something fails for want of this right.
+    pub(crate) fn are_for_want_of(&self, missing: &Rule) -> bool {
+        let log = self.log();
+        let errors = log.reconciles.values().map(|failure| &failure.error);
+        let mut errors = log.caches.values().chain(errors);
+        errors.any(|error| Rule::missing_in(error).as_ref() == Some(missing))
+    }
+
+    /// The requests that the role refused, besides those that `told` tells.
+    pub(crate) fn describe_refused(&self, refused: &[Refused], told: &str) -> String {
+        let log = self.log();
+        let mut text = String::new();
+        let untold = refused
+            .iter()
+            .filter(|refused| !told.contains(&log.advice(&refused.missing)));
+        for Refused {
+            missing,
+            namespace,
+            times,
+        } in untold.take(SHOWN)
+        {
+            let place = namespace
+                .as_ref()
+                .map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
+            let advice = log.advice(missing);
+            let _ = write!(text, "\n  {}{place}, {times} x\n    fix: {advice}", asked_for(missing));
+        }
+        match text.is_empty() {
+            true => text,
+            false => format!("\nrequests that the operator's role refused:{text}"),
+        }
+    }
+}
+
+/// `create leases.coordination.k8s.io`.
+fn asked_for(missing: &Rule) -> String {
+    let rule = serde_json::to_value(missing).unwrap_or_default();
+    let first = |list: &str| rule[list][0].as_str().unwrap_or_default().to_owned();
+    let (verb, resource, group) = (first("verbs"), first("resources"), first("groups"));
+    match group.as_str() {
+        "" => format!("{verb} {resource}"),
+        group => format!("{verb} {resource}.{group}"),
+    }
+}
+
 /// What a controller may do with what it watches, and with what it owns.
 const READ: [&str; 3] = ["get", "list", "watch"];
+static LEASES: LazyLock<Rule> = LazyLock::new(|| {
+    let leases = Rule::default().groups(["coordination.k8s.io"]).resources(["leases"]);
+    leases.verbs(["*"])
+});
 const ALL: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
 fn rule(kind: &Kind, verbs: &[&'static str]) -> Rule {
@@ -139,15 +202,22 @@ fn rule(kind: &Kind, verbs: &[&'static str]) -> Rule {
 impl FailureLog {
     /// The advice for a missing right.
     fn hint(&self, error: &str) -> String {
-        let Some(missing) = Rule::missing_in(error) else {
-            return String::new();
-        };
-        let fix = if self.declared.iter().any(|rule| rule.covers(&missing)) {
-            "the code asks for it and the role does not say it: kubewright manifests".to_owned()
-        } else {
-            format!("above the impl of the reconciler: {missing}, then kubewright manifests")
-        };
-        format!("\n    fix: {fix}")
+        match Rule::missing_in(error) {
+            Some(missing) => format!("\n    fix: {}", self.advice(&missing)),
+            None => String::new(),
+        }
+    }
+
+    fn advice(&self, missing: &Rule) -> String {
+        if self.declared.iter().any(|rule| rule.covers(missing)) {
+            return "the code asks for it and the role does not say it: kubewright manifests".to_owned();
+        }
+        if LEASES.covers(missing) {
+            return "Leases belong into the operator's own namespace, <name>-system, where its role allows them: leave \
+                    .namespace(…) out of Sharding and LeaderElection, or name that one"
+                .to_owned();
+        }
+        missing.advice()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The operator runs under its own role: that of the project's `config/rbac`, which `kubewright manifests` writes and a
 //! deployment applies.
 //!
-//! A right that is missing there shows in a test as the API server's refusal, and not first in production. A project
-//! without these files has nothing to go by: its operator runs as the administrator. Not here: the advice about a
-//! refusal, see `failures.rs`.
+//! A right that is missing there shows in a test as the API server's refusal, and not first in production. A package
+//! without the folder has no role to go by: its operator runs as the administrator. Where the folder is and the role is
+//! not, it was not generated yet, which is an error: a test that passes as the administrator says nothing. Not here: the
+//! advice about a refusal, see `failures.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Those of the package that is tested; `None` when it has no generated role.
+    /// Those of the package that is tested; `None` when it has no folder for them.
     pub(crate) fn of_package(operator: &str) -> Result<Option<Rights>> {
         let folder = folder_of_package();
         folder.map(|folder| Rights::in_folder(&folder, operator)).transpose()
@@ -104,12 +105,12 @@ fn namespace_of(operator: &str) -> String {
     format!("{operator}-system")
 }
 
-/// The folder with the generated role of the package that is tested.
+/// The folder for the role of the package that is tested.
 fn folder_of_package() -> Option<PathBuf> {
     // Cargo runs tests in the folder of their package, and says so besides.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("."), PathBuf::from);
     let folder = package.join("config").join("rbac");
-    folder.join(FILES[0]).exists().then_some(folder)
+    folder.is_dir().then_some(folder)
 }
 
 /// The Roles and ClusterRoles of a file.

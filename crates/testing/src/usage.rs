@@ -1,28 +1,49 @@
 //! Which rules of an operator's role its tests used: the requests of its client, held against the role.
 //!
 //! A rule that no test uses is one that production may use untested, or one too many. A request counts when the API
-//! server did not refuse it. Not here: rights that are missing (`failures.rs`).
+//! server did not refuse it; what it refused is counted too. Not here: the advice about it (`failures.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use kubewright::Rule;
 use kubewright::kube::api::DynamicObject;
 use kubewright::kube::{self, client::Body};
 use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::request_info::RequestInfo;
 
 /// The rights of a cluster's operators, and the requests that they made.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Usage(Arc<Mutex<Recorded>>);
+#[derive(Clone, Debug)]
+pub(crate) struct Usage(Arc<Mutex<Recorded>>, watch::Sender<()>);
+
+impl Default for Usage {
+    fn default() -> Usage {
+        Usage(Arc::default(), watch::Sender::new(()))
+    }
+}
 
 #[derive(Debug, Default)]
 struct Recorded {
     granted: BTreeSet<Granted>,
     requests: BTreeSet<Access>,
+    /// The requests that the role does not allow, each as its refusal says it.
+    refused: BTreeMap<String, Refused>,
 }
+
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) missing: Rule,
+    pub(crate) namespace: Option<String>,
+    pub(crate) times: u32,
+}
+
+/// How often a request is refused before nobody expects it to be allowed. Caches try again much later than reconciles.
+const FINAL: u32 = 6;
+const FINAL_OF_CACHES: u32 = 3;
 
 /// A rule as it stands in a role (`PolicyRule` of rbac.authorization.k8s.io/v1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -60,21 +81,67 @@ impl Usage {
         self.recorded().granted.extend(granted);
     }
 
-    /// The same client, whose requests are noted.
-    pub(crate) fn noting(&self, client: &kube::Client) -> kube::Client {
+    /// The same client, whose requests are noted, for a pod of this namespace.
+    pub(crate) fn noting(&self, client: &kube::Client, namespace: &str) -> kube::Client {
         let (usage, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (usage, inner) = (usage.clone(), inner.clone());
             let requests = Access::of(request.method(), request.uri());
+            let asked = RequestInfo::of(request.method(), request.uri());
             async move {
                 let answer = inner.send(request).await?;
                 if answer.status() != StatusCode::FORBIDDEN {
                     usage.recorded().requests.insert(requests);
+                    return Ok(answer);
                 }
-                Ok::<_, kube::Error>(answer)
+                let (head, body) = answer.into_parts();
+                let body = body.collect_bytes().await?;
+                usage.refuse(&body, asked.namespace);
+                Ok::<_, kube::Error>(Response::from_parts(head, Body::from(body)))
             }
         });
-        kube::Client::new(service, client.default_namespace())
+        kube::Client::new(service, namespace)
+    }
+
+    /// Notes a refusal for want of a right. Admission refuses with the same status.
+    fn refuse(&self, status: &[u8], namespace: Option<String>) {
+        let status: Value = serde_json::from_slice(status).unwrap_or_default();
+        let text = status["message"].as_str().unwrap_or_default();
+        let Some(missing) = Rule::missing_in(text) else {
+            return;
+        };
+        let mut recorded = self.recorded();
+        let refused = recorded.refused.entry(text.to_owned()).or_insert(Refused {
+            missing,
+            namespace,
+            times: 0,
+        });
+        refused.times = refused.times.saturating_add(1);
+        drop(recorded);
+        self.1.send_replace(());
+    }
+
+    /// The requests that the role does not allow.
+    pub(crate) fn refused(&self) -> Vec<Refused> {
+        self.recorded().refused.values().cloned().collect()
+    }
+
+    /// Waits until `is_awaited` holds for the rule of a request that was refused again and again.
+    pub(crate) async fn denied(&self, is_awaited: impl Fn(&Rule) -> bool) {
+        let mut refusals = self.1.subscribe();
+        loop {
+            let mut refused = self.refused().into_iter();
+            let is_final = |refused: &Refused| match refused.missing.covers(&refused.missing.clone().verbs(["watch"])) {
+                true => refused.times >= FINAL_OF_CACHES,
+                false => refused.times >= FINAL,
+            };
+            if refused.any(|refused| is_final(&refused) && is_awaited(&refused.missing)) {
+                return;
+            }
+            if refusals.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// The rules that were not used, each for one resource, with the unused verbs.

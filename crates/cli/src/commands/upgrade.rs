@@ -8,6 +8,8 @@ use clap::Args;
 use kubewright_codegen::project::Project;
 use kubewright_codegen::{Diagnostic, Files, MemoryFiles, Place, codes, helm, scaffold, upgrade};
 
+use serde_json::json;
+
 use crate::files::{Disk, temporary_folder};
 use crate::output::{Failure, Format};
 use crate::scaffolding::Writing;
@@ -44,6 +46,13 @@ impl Arguments {
                 folder_files(folder)?
             }
             (None, Some(program)) => asked(program, disk.root())?,
+            (None, None) if project.cli_version.as_deref() == Some(VERSION) => {
+                let text = format!(
+                    "nothing to do: kubewright {VERSION} made the project (another build of the same version is named with --from-program)"
+                );
+                output.say(&text, &json!({"event": "current", "version": VERSION}));
+                return Ok(());
+            }
             (None, None) => return Err(nothing_to_compare(&project).into()),
         };
         let theirs = theirs(&project, &disk, &mut base)?;
@@ -80,9 +89,6 @@ fn nothing_to_compare(project: &Project) -> Diagnostic {
     let wrong = Diagnostic::new(codes::project::MISSING, ATTEMPTED).because(format!(
         "PROJECT says that version {old} made it, and this is {VERSION}; what {old} wrote is needed to see what you changed"
     ));
-    if old == VERSION {
-        return wrong.fix("nothing needs to be done when this very build made it; another build of the same version is named with --from-program");
-    }
     wrong.fix(format!(
         "cargo install kubewright-cli --locked --git {} --tag v{old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright",
         scaffold::REPOSITORY

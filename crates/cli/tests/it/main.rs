@@ -31,6 +31,7 @@ mod projects;
 mod python;
 mod real;
 mod scaffold;
+mod status;
 mod support;
 mod tutorial;
 mod walk;

@@ -54,6 +54,8 @@ pub const STALE: Code = Code(392);
 pub const DANGLING: Code = Code(393);
 /// A generated file is named by no list in `config/`.
 pub const UNLISTED: Code = Code(394);
+/// Parts of the operator do not fit together.
+pub const PARTS: Code = Code(395);
 
 /// The code of an operator's problem with a type, by its word, and the advice.
 pub(crate) fn of_problem(what: &str) -> (Code, &'static str) {
@@ -299,5 +301,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         story: "The code declares a kind or a webhook that `config/` does not know, so `deploy` and `build-installer` \
                 leave its manifest out. `kubewright create api` and `kubewright create webhook` write the lists; for a \
                 declaration written by hand, add the file to `resources` of the kustomization that the message names.",
+    },
+    Explanation {
+        code: PARTS,
+        title: "parts of the operator do not fit together",
+        story: "The operator compiles and would end at once when it starts: two controllers have one name, an index is \
+                declared twice, a predicate is for a kind that its controller neither reconciles, owns nor watches, a \
+                finalizer has no domain. The message names the part. `manifests` and `doctor` find it without a \
+                cluster; in a test `TestCluster::run` fails with the same words.",
     },
 ];

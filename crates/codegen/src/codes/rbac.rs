@@ -8,6 +8,9 @@ pub const RULE: Code = Code(401);
 /// A ClusterRole has no binding.
 pub const UNBOUND: Code = Code(402);
 
+/// A rule names a resource that the project's own group does not have.
+pub const UNKNOWN: Code = Code(403);
+
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: RULE,
@@ -25,5 +28,12 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 Role, so it is written to a ClusterRole. But a ClusterRole without a binding grants nothing.\n\nAdd a \
                 ClusterRoleBinding to `config/rbac` and name it in the kustomization there, remove the rule, or let \
                 the operator watch all namespaces: `kubewright edit --namespaced=false`.",
+    },
+    Explanation {
+        code: UNKNOWN,
+        title: "a rule names a resource that the project's own group does not have",
+        story: "Rules name resources by their plural in lower case: `guestbooks`, not `guestbook` or `Guestbook`. \
+                Kubernetes accepts any name, and the rule then allows nothing. It is a warning, because another \
+                operator may define kinds in the same group.",
     },
 ];

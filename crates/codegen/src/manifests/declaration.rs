@@ -33,6 +33,8 @@ pub struct Declaration {
     pub conversions: Vec<Conversion>,
     /// Rules that belong to no controller.
     pub rbac: Vec<Rule>,
+    /// Why the operator would not start.
+    pub problems: Vec<String>,
 }
 
 /// One version of a CustomResourceDefinition.

@@ -113,6 +113,12 @@ pub struct Objects {
 pub fn objects(declaration: &Declaration, files: &dyn Files, options: &Options) -> Result<Objects, Vec<Diagnostic>> {
     let sources = Sources::new(files);
     let mut found = Findings::default();
+    found.errors.extend(declaration.problems.iter().map(|why| {
+        Diagnostic::new(codes::crds::PARTS, "the operator would not start")
+            .at(Place::file("src/lib.rs"))
+            .because(why.as_str())
+            .fix("correct what `operator()` declares")
+    }));
     let crds = crd::definitions(declaration, options, &sources, &mut found);
     let roles = rbac::roles(declaration, files, options.namespace.as_deref(), &mut found);
     let webhooks = webhook::configurations(declaration, &mut found.errors);

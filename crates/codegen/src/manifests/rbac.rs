@@ -90,6 +90,7 @@ pub(super) fn roles(
         .chain(declaration.rbac.iter().map(|rule| ("", rule)));
     for (controller, rule) in explicit {
         check(controller, rule, files, &mut found.errors);
+        found.warnings.extend(unknown(rule, declaration, files));
         let mut rule = rule.clone();
         if let Some(namespace) = namespace
             && rule.namespace.is_empty()
@@ -359,6 +360,38 @@ fn check(controller: &str, rule: &Rule, files: &dyn Files, errors: &mut Vec<Diag
             .because(why)
             .fix("#[rbac(groups = \"apps\", resources = \"deployments\", verbs = \"get;list;watch\")] has everything that a rule needs"),
     );
+}
+
+/// A doubt about a rule for the project's own group, whose resources are known. Kinds of other operators in the group are
+/// not, so that only what is near a known one, or its singular, is certainly wrong; the rest is said too.
+fn unknown(rule: &Rule, declaration: &Declaration, files: &dyn Files) -> Option<Diagnostic> {
+    let own = || declaration.crds.iter().map(|declared| &declared.crd["spec"]);
+    let of = |group: &str| -> Vec<&str> {
+        let specs = own().filter(|spec| spec["group"] == group);
+        specs.filter_map(|spec| spec["names"]["plural"].as_str()).collect()
+    };
+    let (resource, known) = rule.groups.iter().find_map(|group| {
+        let known = of(group);
+        let is_known = |resource: &&String| {
+            let plural = resource.split('/').next().unwrap_or_default();
+            plural == "*" || known.contains(&plural)
+        };
+        let stray = rule.resources.iter().find(|resource| !is_known(resource))?;
+        (!known.is_empty()).then_some((stray, known))
+    })?;
+    let fix = match near(resource, &known) {
+        Some(meant) => format!("{meant} is meant?"),
+        None => format!("the project has {}", known.join(", ")),
+    };
+    Some(
+        Diagnostic::new(
+            codes::UNKNOWN,
+            format!("no kind of this project has the resource {resource:?}"),
+        )
+        .at(place(rule, files).field(format!("resources {:?}", rule.resources)))
+        .because("the rule allows nothing unless another operator defines it in the same group")
+        .fix(fix),
+    )
 }
 
 /// Where a rule stands. The compiler names files from the root of the workspace, which may lie above the project.

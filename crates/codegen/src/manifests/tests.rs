@@ -747,3 +747,44 @@ fn a_rule_for_another_namespace_reaches_it() {
     let refused = plan(&declaration, &files, &Options::default()).err().unwrap();
     assert!(refused[0].to_string().contains("KWR0001"), "{refused:?}");
 }
+
+#[test]
+fn parts_that_do_not_fit_and_unknown_resources_of_the_own_group_are_told() {
+    let rule = |group: &str, resource: &str| Rule {
+        groups: vec![group.to_owned()],
+        resources: vec![resource.to_owned()],
+        verbs: vec!["get".to_owned()],
+        ..Rule::default()
+    };
+    let mut declaration = Declaration {
+        rbac: vec![
+            rule("shop.example.org", "workitem"),
+            rule("shop.example.org", "workitems/status"),
+            rule("other.example.org", "workitem"),
+        ],
+        ..Declaration::default()
+    };
+    declaration.crds.push(Crd {
+        crd: json!({"spec": {"group": "shop.example.org", "names": {"plural": "workitems"}}}),
+        ..Crd::default()
+    });
+    let mut found = Findings::default();
+    rbac::roles(&declaration, &files(), None, &mut found);
+    assert_eq!(found.errors, Vec::new());
+    let told: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        told.len() == 1 && told[0].contains("\"workitem\"") && told[0].contains("fix: workitems is meant?"),
+        "{told:?}"
+    );
+
+    let declaration = Declaration {
+        problems: vec!["controller a: an index is there already".to_owned()],
+        ..Declaration::default()
+    };
+    let refused = objects(&declaration, &files(), &Options::default()).expect_err("it would not start");
+    let told = refused[0].to_string();
+    assert!(
+        told.contains("[KWR0395]") && told.contains("an index is there already"),
+        "{told}"
+    );
+}

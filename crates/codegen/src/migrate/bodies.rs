@@ -169,7 +169,26 @@ pub(super) fn controller(text: &str, source: Option<&Source>) -> String {
         out.push_str(line);
         out.push('\n');
     }
-    out + &source.map(beside).unwrap_or_default()
+    unless_said(out, source) + &source.map(beside).unwrap_or_default()
+}
+
+/// The scaffold's predicate lets a controller sleep through changes of annotations, of deletion and of status. It stands
+/// in a carried controller only where Go has it.
+fn unless_said(text: String, source: Option<&Source>) -> String {
+    if source.is_some_and(|source| source.text.contains("GenerationChangedPredicate")) {
+        return text;
+    }
+    const END: &str = "(predicate::generation_changed)";
+    let Some((before, after)) = text.split_once(END) else {
+        return text;
+    };
+    let Some(begin) = before.rfind(".with_predicate::<") else {
+        return text;
+    };
+    let kept = before[..begin].trim_end();
+    let kept = kept.replace("use kubewright::predicate;\n", "");
+    // What is left of the chain fits into a line.
+    format!("{}{after}", kept.replace("\n        .named(", ".named("))
 }
 
 /// Go's functions, as comments.

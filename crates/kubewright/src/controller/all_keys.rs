@@ -17,7 +17,7 @@ use super::sources::KeyQueue;
 use crate::cache::Keys;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
-use crate::error::end_of_panic;
+use crate::panic_place::end_with_place;
 use crate::queue::Queue;
 
 /// How long every key waits after the first panic, and after many in a row.
@@ -101,7 +101,7 @@ impl Panics {
     pub(super) fn catch<T>(&self, what: &str, kind: &str, function: impl FnOnce() -> T) -> Result<T, Cause> {
         // Events are shared and immutable, and what the function holds is its own business.
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)).map_err(|payload| {
-            let error = end_of_panic(payload);
+            let error = end_with_place(payload);
             self.counter.inc();
             tracing::error!(controller = %self.controller, error, "the {what} of {kind} panicked; the keys that it may concern are reconciled");
             Cause::requested(format!("the {what} of {kind} panicked: {error}"))

@@ -31,10 +31,11 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
 use crate::election::{Permit, Permits};
-use crate::error::{Error, Result, end_of_panic};
+use crate::error::{Error, Result};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::Observation;
 use crate::own_writes::OwnWrites;
+use crate::panic_place::end_with_place;
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
@@ -50,6 +51,7 @@ pub(crate) struct Prepared {
     reconciler: Box<dyn ErasedReconciler>,
     /// Of the controller's own kind.
     pub(super) own: KindInformers,
+    own_kind: OwnerKind,
     /// Of the controller, in its cluster.
     pub(super) client: Client,
     /// Of its own kind and of those that it owns and watches.
@@ -80,9 +82,9 @@ pub(crate) struct WorkerOptions {
 }
 
 impl Controller {
-    /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
-    pub(crate) fn prepare(self, client: &Client, shards: Option<&Shards>) -> Result<Prepared> {
-        let name: Arc<str> = Arc::from(self.name());
+    /// Whether its parts fit together.
+    pub(crate) fn check(&self) -> Result<()> {
+        let name = self.name();
         let mut known: Vec<_> = self.sources.iter().filter_map(Source::type_id).collect();
         known.push(self.form.id);
         if let [kind, ..] = self.predicates.strays(&known)[..] {
@@ -90,9 +92,16 @@ impl Controller {
                 "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
             )));
         }
-        if let Some(finalizer) = &self.settings.finalizer {
-            super::finalizer::check(&name, finalizer)?;
+        match &self.settings.finalizer {
+            Some(finalizer) => super::finalizer::check(&name, finalizer),
+            None => Ok(()),
         }
+    }
+
+    /// Starts the informers and wires them to the queue. Call it inside a tokio runtime.
+    pub(crate) fn prepare(self, client: &Client, shards: Option<&Shards>) -> Result<Prepared> {
+        let name: Arc<str> = Arc::from(self.name());
+        self.check()?;
         let queue = Queue::new(self.limiter);
         let shards = shards.filter(|_| !self.settings.on_every_replica).cloned();
         let keys = KeyQueue {
@@ -120,7 +129,7 @@ impl Controller {
             client: &client,
             predicates: &self.predicates,
             queue: keys,
-            owner,
+            owner: owner.clone(),
             own: own.clone(),
             all,
             panics,
@@ -133,6 +142,7 @@ impl Controller {
             clusters,
             reconciler: self.reconciler,
             own,
+            own_kind: owner,
             client,
             sources,
             indexes,
@@ -414,7 +424,7 @@ impl Workers {
             });
             let reconciled = reconciled.await;
             if let (Err(payload), Some(request)) = (reconciled, &key.request) {
-                self.broken(request, end_of_panic(payload));
+                self.broken(request, end_with_place(payload));
             }
             key.done();
         }
@@ -529,9 +539,18 @@ impl Workers {
         let Prepared {
             reconciler,
             own,
+            own_kind,
             settings,
             ..
         } = &*self.prepared;
+        if own_kind.cluster_scoped && request.namespace().is_some() {
+            let kind = &own_kind.kind;
+            let name = request.name();
+            return Err(Error::terminal(format!(
+                "the key {request} has a namespace, and {kind} is cluster-scoped: the mapping that made it answers \
+                 Request::new(None, {name:?})"
+            )));
+        }
         let informer = own.of(request.namespace());
         let finalizer = settings.finalizer.as_deref();
         let reconcile = AssertUnwindSafe(reconciler.reconcile(informer, request, ctx, finalizer)).catch_unwind();
@@ -551,7 +570,7 @@ impl Workers {
             self.metrics.panicked();
             Err(Error::Panic {
                 what: format!("the reconcile of {request}"),
-                message: end_of_panic(payload),
+                message: end_with_place(payload),
             })
         })
     }

@@ -3,6 +3,7 @@
 //! Invariants: an index lives as long as its controller, so that a controller that is added again finds its names free;
 //! what is declared is listed before the first reconcile.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use super::all_keys::{AllKeys, Panics};
@@ -48,6 +49,14 @@ impl Index {
             form: Form::of::<K>(),
             kind: Kind::of::<K>(),
             what: What::Part(scope),
+        }
+    }
+
+    /// Type, kind and name of an index; `None` where objects are only read.
+    pub(crate) fn named(&self) -> Option<(TypeId, &str, &str)> {
+        match &self.what {
+            What::Filed { name, .. } => Some((self.form.id, &self.kind.kind, name)),
+            What::Part(_) => None,
         }
     }
 

@@ -26,8 +26,9 @@ use super::sources::KeyQueue;
 use crate::cache::{Keys, KubeMeta};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;
-use crate::error::{Error, Result, end_of_panic, text_of};
+use crate::error::{Error, Result, text_of};
 use crate::form::Cached;
+use crate::panic_place::end_with_place;
 use crate::queue::Queue;
 use crate::request::Request;
 
@@ -176,7 +177,7 @@ impl Mapper {
             Err(payload) => {
                 let error = Error::Panic {
                     what: format!("code around the mapping of {}", self.source),
-                    message: end_of_panic(payload),
+                    message: end_with_place(payload),
                 };
                 self.report(key, &error);
             }
@@ -225,7 +226,7 @@ impl Mapper {
             ))),
             Err(payload) => Err(Error::Panic {
                 what: format!("the mapping of {}", self.source),
-                message: end_of_panic(payload),
+                message: end_with_place(payload),
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! The parts of a manager, before it runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::clusters::Common;
@@ -122,61 +122,13 @@ impl ManagerBuilder {
         }
     }
 
-    /// The names of checks tell them apart at the end of an endpoint's path.
-    fn check_checks(&self) -> Result<()> {
-        let controllers = self
-            .options
-            .controllers
-            .iter()
-            .map(|controller| ("readyz", controller.name()));
-        let ours = [("readyz", "webhook server"), ("healthz", "watchdog")];
-        let ours = ours.map(|(endpoint, name)| (endpoint, name.to_owned()));
-        let mut taken: BTreeSet<(&str, String)> = controllers.chain(ours).collect();
-        for (endpoint, name, _) in &self.options.checks {
-            if name.is_empty() || name.contains('/') || !taken.insert((endpoint, name.clone())) {
-                return Err(Error::Configuration(format!(
-                    "{}: a check of /{endpoint} is named {name:?}; it needs a name that is not empty, has no slash, and that no other check and no controller has",
-                    self.options.name
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that the parts fit together. Nothing runs yet.
     ///
     /// # Errors
     /// [`Error::Configuration`] when two parts have the same name, or one has none.
     pub fn build(mut self) -> Result<Manager> {
-        self.options.webhooks.check()?;
-        if let Some(election) = &self.options.leader_election {
-            election.check()?;
-        }
         self.check_sharding()?;
-        self.check_checks()?;
-        let mut names = BTreeSet::new();
-        let all = self.options.controllers.iter().map(Controller::name).chain(
-            self.options
-                .runnables
-                .iter()
-                .chain(&self.options.everywhere)
-                .map(|(name, _)| name.clone()),
-        );
-        for name in all {
-            if name.is_empty() {
-                return Err(Error::Configuration(format!(
-                    "{}: a controller or runnable has an empty name",
-                    self.options.name
-                )));
-            }
-            if !names.insert(name.clone()) {
-                return Err(Error::Configuration(format!(
-                    "{}: two controllers or runnables are named {name:?}; names tell them apart in logs and metrics, so give one of them \
-                     another with Controller::named",
-                    self.options.name
-                )));
-            }
-        }
+        self.options.check()?;
         let (client, common) = self.clients()?;
         let webhooks = WebhookHandlers::new(
             std::mem::take(&mut self.options.webhooks),

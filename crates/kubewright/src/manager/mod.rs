@@ -10,6 +10,7 @@
 //! does not lead is ready, and waits.
 
 mod builder;
+mod check;
 mod clusters;
 mod controllers;
 mod guarded;
@@ -143,6 +144,7 @@ impl Manager {
     /// The first error of any part, with its name; [`Error::Shutdown`] when nothing failed but not everything stopped
     /// in time.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        crate::panic_place::note();
         let deadline = self.builder.options.graceful;
         let (failures, mut failed) = mpsc::unbounded_channel::<Error>();
         let mut stages = Stages::new(failures);

@@ -15,7 +15,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Error, Result, end_of_panic};
+use crate::error::{Error, Result};
+use crate::panic_place::end_with_place;
 use crate::stop::{Stop, StopSource};
 
 /// One stage.
@@ -143,7 +144,7 @@ impl Group {
             let ended = ended.unwrap_or_else(|payload| {
                 Err(Error::Panic {
                     what: owned.clone(),
-                    message: end_of_panic(payload),
+                    message: end_with_place(payload),
                 })
             });
             if let Err(error) = ended {

@@ -114,7 +114,10 @@ impl fmt::Display for Loss {
                 write!(f, "{way}: {why}")?;
                 f.write_str("\n  when there can be no such object, let the schema say so (a pattern, a range)")?;
             }
-            Problem::NoObjects(why) => return write!(f, "{way}: {why}"),
+            Problem::NoObjects(why) => {
+                write!(f, "{way}: {why}")?;
+                f.write_str("\n  let the schema say what the type can read (a pattern, a format, a range)")?;
+            }
         }
         write!(f, "\n  object: {}", self.object)
     }
@@ -157,10 +160,11 @@ where
     let mut random = Random::new(&from.rust);
     let mut unreadable = Vec::new();
     for _ in 0..objects {
-        let object = match as_type_sees::<K>(sample(from, &K::crd_schema(), &mut random)) {
+        let sample = sample(from, &K::crd_schema(), &mut random);
+        let object = match as_type_sees::<K>(sample.clone()) {
             Ok(object) => object,
-            Err(why) => {
-                unreadable.push(why);
+            Err(_) => {
+                unreadable.push(sample);
                 continue;
             }
         };
@@ -174,15 +178,18 @@ where
         }
     }
     match unreadable.last() {
-        Some(why) if unreadable.len() * 2 > objects as usize => Err(Box::new(Loss {
-            way: way(),
-            what: Problem::NoObjects(format!(
-                "{} of {objects} objects that the schema allows cannot be read as {}; the last one because: {why}",
-                unreadable.len(),
-                from.rust
-            )),
-            object: Value::Null,
-        })),
+        Some(last) if unreadable.len() * 2 > objects as usize => {
+            let (object, why) = shrink_unreadable::<K>(last.clone());
+            Err(Box::new(Loss {
+                way: way(),
+                what: Problem::NoObjects(format!(
+                    "{} of {objects} objects that the schema allows cannot be read as {}; the one below because: {why}",
+                    unreadable.len(),
+                    from.rust
+                )),
+                object,
+            }))
+        }
         _ => Ok(()),
     }
 }
@@ -261,6 +268,27 @@ fn difference(before: &Value, after: &Value, path: &str) -> Option<Problem> {
             .enumerate()
             .find_map(|(index, (old, new))| difference(old, new, &format!("{path}[{index}]"))),
         _ => changed(Some(before), Some(after), path.to_owned()),
+    }
+}
+
+/// A small object that the type cannot read, which shows the field, and why.
+fn shrink_unreadable<K: Object>(mut object: Value) -> (Value, String) {
+    let why = |object: &Value| as_type_sees::<K>(object.clone()).err();
+    let mut reason = why(&object).unwrap_or_default();
+    let mut left = SHRINKING;
+    loop {
+        let smaller = random::smaller(&object)
+            .into_iter()
+            .take(left as usize)
+            .find_map(|candidate| {
+                left = left.saturating_sub(1);
+                let still = why(&candidate).filter(|why| !why.starts_with("missing field"))?;
+                (candidate != object).then_some((candidate, still))
+            });
+        match smaller {
+            Some(found) => (object, reason) = found,
+            None => return (object, reason),
+        }
     }
 }
 

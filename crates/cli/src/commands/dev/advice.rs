@@ -380,9 +380,7 @@ fn forbidden(text: &str) -> Option<Diagnostic> {
     Some(
         Diagnostic::new(codes::dev::FORBIDDEN, format!("the operator may not {verb} {resource}"))
             .because(text)
-            .fix(format!(
-                "above the impl of the reconciler: {rule}, then kubewright manifests"
-            )),
+            .fix(rule.advice()),
     )
 }
 

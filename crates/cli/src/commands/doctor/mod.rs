@@ -13,7 +13,7 @@ use kubewright_codegen::{Code, codes, manifests};
 use serde_json::json;
 
 use crate::files::Disk;
-use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, paint};
+use crate::output::{BAD, CHANGE, DIM, Failure, Format, GOOD, STRONG, count, paint};
 use crate::program::{self, BuildOptions, declaration};
 use crate::project::Project;
 
@@ -170,7 +170,7 @@ impl Arguments {
         if let Some(said) = &said {
             checks.push(Check::good(
                 "PROJECT",
-                format!("{}, {} resources", said.name, said.resources.len()),
+                format!("{}, {}", said.name, count(said.resources.len(), "resource")),
             ));
         }
         if self.no_build {

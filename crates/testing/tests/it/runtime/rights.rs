@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kubewright::kube::Api;
 use kubewright::kube::api::{ObjectMeta, PostParams};
-use kubewright::{Action, Context, Controller, Operator, Reconciler};
+use kubewright::{Action, Context, Controller, LeaderElection, Operator, Reconciler, Request, Watch};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 
 /// Copies ConfigMaps into Secrets.
@@ -81,7 +82,6 @@ async fn played_by(controller: Controller, role: &str) -> Result<(std::result::R
     object.metadata.name = Some("a".to_owned());
     api.create(&PostParams::default(), &object).await?;
     let waited = cluster
-        .with_deadline(Duration::from_secs(2))
         .wait_for(Some("default"), "a", "is copied", |_: &Secret| true)
         .await;
     let unused = cluster.unused_rules().iter().map(ToString::to_string).collect();
@@ -109,8 +109,8 @@ async fn a_missing_right_fails_the_test_and_says_what_to_write() -> Result<()> {
     let create = "get, list, watch, create, patch";
     assert_eq!(copied(&role(READ, create)).await?, Ok(()));
     let stale = "\n    fix: the code asks for it and the role does not say it: kubewright manifests";
-    let unsaid = "\n    fix: above the impl of the reconciler: \
-                  #[rbac(groups = \"\", resources = \"secrets\", verbs = \"patch\")], then kubewright manifests";
+    let unsaid = "\n    fix: declare secrets at the controller when it makes them: .owns::<…>(); or above the impl of the \
+                  reconciler: #[rbac(groups = \"\", resources = \"secrets\", verbs = \"patch\")], then kubewright manifests";
     for (is_owner, fix) in [(true, stale), (false, unsaid)] {
         let controller = Controller::of(Copyist);
         let controller = if is_owner {
@@ -122,7 +122,9 @@ async fn a_missing_right_fails_the_test_and_says_what_to_write() -> Result<()> {
         let why = copied.expect_err("it may not create Secrets");
         let expected = format!("cannot patch resource \"secrets\" in API group \"\" in the namespace \"default\"{fix}");
         assert!(
-            why.contains("controller configmap, default/a, failed") && why.contains(&expected),
+            why.contains("cannot be as expected (is copied), because the operator's role")
+                && why.contains("controller configmap, default/a, failed")
+                && why.contains(&expected),
             "{why}"
         );
     }
@@ -131,6 +133,120 @@ async fn a_missing_right_fails_the_test_and_says_what_to_write() -> Result<()> {
         .expect_err("it may not watch ConfigMaps");
     let expected = "the cache of ConfigMap in all namespaces fails: ";
     assert!(why.contains(expected) && why.contains(stale), "{why}");
+    Ok(())
+}
+
+/// An operator that elects a leader by a Lease.
+fn elected(namespace: Option<&str>) -> Operator {
+    let lease = LeaderElection::new("copyist");
+    let lease = match namespace {
+        Some(namespace) => lease.namespace(namespace),
+        None => lease,
+    };
+    Operator::new("copyist")
+        .controller(Controller::of(Copyist).owns::<Secret>())
+        .leader_election(lease)
+}
+
+#[tokio::test]
+async fn leases_are_in_the_operators_own_namespace_and_refused_ones_are_told() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("it is written");
+    write("role.yaml", &role(READ, "get, list, watch, create, patch"));
+    let leases = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: leader-election-role}\n\
+                  rules:\n- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: ['*']}\n";
+    write("leader_election_role.yaml", leases);
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let running = cluster.run_under(elected(None), folder.path()).await?;
+    cluster
+        .wait_for(Some("copyist-system"), "copyist", "is held", |lease: &Lease| {
+            lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.is_some())
+        })
+        .await?;
+    running.stop().await?;
+
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let _running = cluster.run_under(elected(Some("default")), folder.path()).await?;
+    let waited = cluster.with_deadline(Duration::from_secs(2));
+    let waited = waited
+        .wait_for(Some("default"), "copyist", "is held", |_: &Lease| true)
+        .await;
+    let why = waited.expect_err("it may not").to_string();
+    assert!(
+        why.contains("requests that the operator's role refused:")
+            && why.contains("leases.coordination.k8s.io in namespace default")
+            && why.contains("fix: Leases belong into the operator's own namespace"),
+        "{why}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_operator_whose_parts_do_not_fit_does_not_run() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let by_name = |secret: &Secret| secret.metadata.name.clone().into_iter().collect();
+    let index = |name: &str| {
+        let controller = Controller::of(Copyist).named(name);
+        controller.indexes::<Secret>("metadata.name", by_name)
+    };
+    let twice = Operator::new("copyist").controller(index("a")).controller(index("b"));
+    let stray = Controller::of(Copyist).with_predicate::<Secret>(|_| true);
+    let stray = Operator::new("copyist").controller(stray);
+    for (operator, expected) in [
+        (twice, "controller b: Secret has an index \"metadata.name\" already"),
+        (stray, "a predicate for Secret can never apply"),
+    ] {
+        let declared = operator.declaration()?.problems.join("\n");
+        assert!(declared.contains(expected), "{declared}");
+        let refused = cluster.run_as_admin(operator).await;
+        let why = refused.expect_err("it cannot start").to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+    Ok(())
+}
+
+/// Panics at every object.
+struct Clumsy;
+
+impl Reconciler for Clumsy {
+    type Object = Namespace;
+
+    async fn reconcile(&self, _: Arc<Namespace>, _: Context) -> kubewright::Result<Action> {
+        None::<Action>.ok_or_else(|| unreachable!("no luck"))
+    }
+}
+
+#[tokio::test]
+async fn a_panic_names_its_line_and_a_key_of_the_wrong_scope_its_mapping() -> Result<()> {
+    let namespaced = Watch::<ConfigMap>::new().map(|config| vec![Request::of(config)]);
+    let check = async |controller: Controller, expected: &[&str]| -> Result<()> {
+        let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+        let _running = cluster.run_as_admin(Operator::new("o").controller(controller)).await?;
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("a".to_owned());
+        let api: Api<ConfigMap> = Api::default_namespaced(cluster.kube());
+        api.create(&PostParams::default(), &object).await?;
+        let waited = cluster.with_deadline(Duration::from_secs(2));
+        let never = waited.wait_for(None, "a", "is there", |_: &Namespace| true).await;
+        let why = never.expect_err("nobody makes it").to_string();
+        for text in expected {
+            assert!(why.contains(text), "{why}");
+        }
+        Ok(())
+    };
+    check(Controller::of(Clumsy), &["panicked: ", "no luck (at ", "rights.rs:"]).await?;
+    let mapped = Controller::of(Clumsy).source(namespaced);
+    let told = "the key default/a has a namespace, and Namespace is cluster-scoped";
+    check(mapped, &[told, "Request::new(None, \"a\")"]).await
+}
+
+#[tokio::test]
+async fn metrics_of_a_running_operator_can_be_read() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let operator = Operator::new("copyist").controller(Controller::of(Copyist).owns::<Secret>());
+    let running = cluster.run_as_admin(operator).await?;
+    let text = running.metrics().encode();
+    assert!(text.contains("# TYPE"), "{text}");
     Ok(())
 }
 
