@@ -378,7 +378,7 @@ impl TestCluster {
         let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
         let operator = operator.prepared(&kube).await?;
-        let mut manager = operator.manager(kube).observe(observer);
+        let mut manager = operator.manager(kube).observe(observer).refuse_undeclared_reads(true);
         if let Some(clock) = &self.clock {
             manager = manager.clock(clock.clone());
         }

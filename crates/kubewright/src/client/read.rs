@@ -195,7 +195,7 @@ impl Client {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
-            let parts = self.cache().read_of(form);
+            let parts = self.cache().read_of(form)?;
             self.get_shared(parts.covering(namespace)?, namespace, name).await
         })
     }
@@ -220,6 +220,10 @@ impl Client {
         informer.synced_within(FIRST_READ_DEADLINE).await?;
         let key = ObjectKey::from(request);
         let ticket = informer.ticket();
+        if informer.is_crowded(key.namespace.as_deref()) {
+            let any = ObjectKey::new(key.namespace.as_deref(), "");
+            self.ask_for(informer, key.namespace.as_deref(), &[any], ticket).await?;
+        }
         if let Some(found) = informer.read_one(&key, ticket, self.read_deadline).await {
             return found?.map(|object| informer.core().unpacked(object)).transpose();
         }
@@ -235,7 +239,7 @@ impl Client {
         which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
-            let parts = self.cache().read_of(form);
+            let parts = self.cache().read_of(form)?;
             self.list_parts(&parts, namespace, which).await
         })
     }

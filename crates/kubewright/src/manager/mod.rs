@@ -186,6 +186,7 @@ impl Manager {
             clock,
             graceful,
             name,
+            reads,
             ..
         } = options;
         let (failures, mut failed) = mpsc::unbounded_channel::<Error>();
@@ -242,6 +243,9 @@ impl Manager {
         let others = client.other_clusters();
         let caches = others.iter().map(|(_, client)| client).chain([&client]);
         let declaring: Vec<_> = caches.map(|client| client.cache().declaring()).collect();
+        for read in &reads {
+            client.cache().declare_read(&read.form, read.scope.clone());
+        }
         let prepared = controllers
             .into_iter()
             .map(|controller| controller.prepare(&client, shards.as_ref()))
