@@ -318,7 +318,10 @@ pub(crate) const ROOM: usize = 1 << 20;
 #[derive(Clone, Default)]
 pub(crate) struct Room(Arc<AtomicUsize>);
 
-/// The states of an object before and after a change.
+/// An object before and after a change.
+type Pair = (Arc<dyn Cached>, Arc<dyn Cached>);
+
+/// The states of an object before and after a change, in a room.
 struct States {
     old: Arc<dyn Cached>,
     new: Arc<dyn Cached>,
@@ -328,11 +331,7 @@ struct States {
 
 impl States {
     /// Gives the states back when there is no room for them.
-    fn keep(
-        old: Arc<dyn Cached>,
-        new: Arc<dyn Cached>,
-        room: &Room,
-    ) -> Result<States, (Arc<dyn Cached>, Arc<dyn Cached>)> {
+    fn keep(old: Arc<dyn Cached>, new: Arc<dyn Cached>, room: &Room) -> Result<States, Pair> {
         let bytes = text_len(&*old) + text_len(&*new);
         if room.0.fetch_add(bytes, Ordering::Relaxed) + bytes > ROOM {
             room.0.fetch_sub(bytes, Ordering::Relaxed);
