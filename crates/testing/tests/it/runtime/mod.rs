@@ -14,6 +14,7 @@ mod orphans;
 mod own_writes;
 mod rights;
 mod sharding;
+mod soak;
 mod sources;
 mod stores;
 mod terms;
