@@ -4,7 +4,8 @@
 //! neutral (`server.rs`) and runs here. The measured quantities, with their start and end, stand at the top of
 //! `measure.rs`; figures of one run belong together, because the machine is shared.
 //!
-//! Without arguments everything is measured; `cache`, `reconciles`, `queue` and `idle` name parts.
+//! Without arguments everything is measured; `cache`, `handlers`, `reconciles`, `queue` and `idle` name
+//! parts.
 //! `KUBEWRIGHT_BENCH_OBJECTS` says how many objects there are, 50,000 unless it is set; with `KUBEWRIGHT_BENCH_ALONE`
 //! only kubewright is measured.
 
@@ -21,7 +22,10 @@ mod table;
 
 use measure::Figures;
 
-const PARTS: [&str; 4] = ["cache", "reconciles", "queue", "idle"];
+const PARTS: [&str; 5] = ["cache", "handlers", "reconciles", "queue", "idle"];
+
+/// The program of the subject in Go.
+const GO: &str = "controller-runtime-bench-subject";
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -60,6 +64,10 @@ async fn run() -> Result<(), String> {
         if asked("cache") {
             measure::cache(program, objects, figures).await?;
         }
+        // Of controller-runtime the figures of its cache are those of typed handlers.
+        if asked("handlers") && !program.ends_with(GO) {
+            measure::handlers(program, objects, figures).await?;
+        }
         if asked("reconciles") {
             measure::reconciles(program, objects, figures).await?;
         }
@@ -92,7 +100,7 @@ fn beside(name: &str) -> Result<PathBuf, String> {
 async fn controller_runtime() -> Result<Option<PathBuf>, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../peers/controller-runtime");
     let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
-    let program = here.with_file_name("controller-runtime-bench-subject");
+    let program = here.with_file_name(GO);
     let built = tokio::process::Command::new("go")
         .args(["build", "-trimpath", "-o"])
         .arg(&program)

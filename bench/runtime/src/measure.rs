@@ -6,6 +6,7 @@
 //! * *first sync, CPU of an object*: time on processors from the word to begin until the store is synced, by object.
 //! * *watch, CPU of an event*: the same, from the first of as many events as there are objects, one for each, until a
 //!   handler is told of the last; the store then holds them.
+//! * *typed handler*: the same two, with a handler of typed events that looks at the new state of each.
 //! * *relist, peak*: the server answers 410, and nothing has changed. The most private memory until the next event was
 //!   told, over that before (after a collection). As a stream, page by page, and from a server that ignores `limit`.
 //! * *reading*: a list of all objects, and a look at each: microseconds by object, the first time and again.
@@ -76,7 +77,8 @@ pub(crate) async fn cache(program: &Path, objects: usize, figures: &mut Figures)
                 "first sync, CPU of an object, µs",
                 (synced - begun) * 1e6 / objects as f64,
             );
-            watch(&mut subject, &server, objects, figures).await?;
+            let each = watch(&mut subject, &server, objects).await?;
+            figures.insert("watch, CPU of an event, µs", each);
             relists(&mut subject, &server, objects, figures).await?;
             for name in ["reading, of an object, µs", "reading again, of an object, µs"] {
                 subject.tell("read").await?;
@@ -90,7 +92,8 @@ pub(crate) async fn cache(program: &Path, objects: usize, figures: &mut Figures)
     Ok(())
 }
 
-async fn watch(subject: &mut Subject, server: &Server, objects: usize, figures: &mut Figures) -> Result<(), String> {
+/// The CPU of an event, in microseconds.
+async fn watch(subject: &mut Subject, server: &Server, objects: usize) -> Result<f64, String> {
     let begun = subject.cpu()?;
     server.change((0..objects).rev(), None).await;
     expect(
@@ -98,11 +101,25 @@ async fn watch(subject: &mut Subject, server: &Server, objects: usize, figures: 
         &subject.hear("marked").await?,
         &[objects, objects],
     )?;
+    Ok((subject.cpu()? - begun) * 1e6 / objects as f64)
+}
+
+/// A handler of typed events. Controller-runtime's are typed in any case: its figures are those of the cache.
+pub(crate) async fn handlers(program: &Path, objects: usize, figures: &mut Figures) -> Result<(), String> {
+    let server = Server::start(objects, MODERN).await?;
+    let mut subject = Subject::start(program, &format!("http://{}", server.address), "handler", "strip").await?;
+    let before = subject.memory()?.private;
+    subject.tell("go").await?;
+    expect("objects synced", &subject.hear("synced").await?, &[objects])?;
+    server.follows(1).await;
+    let each = watch(&mut subject, &server, objects).await?;
+    figures.insert("typed handler, CPU of an event, µs", each);
+    subject.collect().await?;
     figures.insert(
-        "watch, CPU of an event, µs",
-        (subject.cpu()? - begun) * 1e6 / objects as f64,
+        "typed handler, memory of an object, KB",
+        (subject.memory()?.private - before) * 1024.0 / objects as f64,
     );
-    Ok(())
+    subject.stop().await
 }
 
 async fn relists(subject: &mut Subject, server: &Server, objects: usize, figures: &mut Figures) -> Result<(), String> {

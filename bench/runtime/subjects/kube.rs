@@ -42,6 +42,11 @@ async fn subject() -> Result<(), String> {
             let events = watcher(api::<Pod>(&arguments)?, watcher::Config::default());
             cache::<Pod>(words, strip(events), |pod| common::containers(std::iter::once(pod)).1).await
         }
+        // Its store and its stream hold typed objects anyway.
+        ("handler", _) => {
+            let events = watcher(api::<Pod>(&arguments)?, watcher::Config::default());
+            cache::<Pod>(words, strip(events), |_| 0).await
+        }
         ("cache", _) => {
             let events = watcher(api::<Pod>(&arguments)?, watcher::Config::default());
             cache::<Pod>(words, events, |pod| common::containers(std::iter::once(pod)).1).await

@@ -11,7 +11,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use kubewright::{
-    Action, Cache, ChangeKind, Context, Controller, Manager, Object, Reconciler, Stop, WorkQueue, connect,
+    Action, Cache, ChangeKind, Context, Controller, Event, Manager, Object, Reconciler, Stop, WorkQueue, connect,
 };
 
 mod common;
@@ -29,6 +29,7 @@ async fn subject() -> Result<(), String> {
     match (arguments.task.as_str(), arguments.keep.as_str()) {
         ("cache", "metadata") => cache::<PartialObjectMeta<Pod>>(&arguments, words, |_| 0).await,
         ("cache", _) => cache::<Pod>(&arguments, words, |pod| common::containers(std::iter::once(pod)).1).await,
+        ("handler", _) => handler(&arguments, words).await,
         ("controller", "metadata") => controller::<PartialObjectMeta<Pod>>(&arguments, words).await,
         ("controller", _) => controller::<Pod>(&arguments, words).await,
         ("queue", _) => {
@@ -67,6 +68,26 @@ async fn cache<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K
         (all.len(), all.iter().map(|object| containers(object)).sum())
     })
     .await
+}
+
+/// A handler of typed events, as who comes from kube-rs writes it: it looks at the new state.
+async fn handler(arguments: &Arguments, words: Words) -> Result<(), String> {
+    let cache = Cache::new(client(arguments)?);
+    let informer = cache.informer::<Pod>();
+    let (store, changes) = (informer.store(), AtomicUsize::new(0));
+    informer.add_inline_handler(move |event: &Event<Pod>| {
+        let Event::Modified { new, .. } = event else { return };
+        let pod: &Pod = new;
+        let (found, _) = common::containers(std::iter::once(pod));
+        let changes = changes.fetch_add(found, Ordering::Relaxed) + found;
+        if new.metadata.name.as_deref() == Some(MARKER) {
+            println!("marked {changes} {}", store.len());
+        }
+    });
+    informer.synced().await.map_err(|why| why.to_string())?;
+    println!("synced {}", informer.store().len());
+    let store = informer.store();
+    common::answer(words, || (store.len(), 0)).await
 }
 
 struct NoOp<K>(Meter, PhantomData<fn() -> K>);

@@ -1,6 +1,6 @@
 //! The work queue between event handlers and workers: one state machine per item.
 //!
-//! Idea: an item is in at most one place. It is *ready* (in one of two first-in-first-out lists), *delayed* (in the
+//! Idea: an item is in at most one place. It is *ready* (in the first-in-first-out list of its priority), *delayed* (in the
 //! order of due times), *running* (handed to a worker), or running with something pending that is held until
 //! [`WorkQueue::done`]. Delays, deduplication and retries are states of the item and not queues behind queues as in
 //! client-go, which is why an item cannot be handed out twice for one reason. Each pending item carries its causes
@@ -12,8 +12,9 @@
 //! * Q5 a delayed add is never early; the earliest delay counts; an immediate add supersedes the delay.
 //! * Q7 failures of an item are counted until it is forgotten, or until a run ends without asking for a retry.
 //! * Q8 the numbers in [`Metrics`] are the sizes of the lists, not counters beside them.
-//! * Q9 an item of low priority waits at most [`Fairness::ageing`], and then [`Fairness::weight`] + 1 hand-outs for
-//!   each low item before it; items of normal priority yield at most one in `weight` + 1 hand-outs.
+//! * Q9 while there is always something of a higher priority, the others wait at most [`Fairness::ageing`], and then get
+//!   one in [`Fairness::weight`] + 1 hand-outs together, those that became ready first before the others; the highest
+//!   priority yields no more than that.
 //! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
 //!   memory.
 //! * No operation looks at all items, except a shutdown, [`WorkQueue::each_waiting`], and the compaction after a burst, which the items that are
@@ -72,8 +73,8 @@ struct Entry<T, C> {
 /// use kubewright_engine::Instant;
 /// let now = Instant::ZERO;
 /// let mut queue: WorkQueue<&str> = WorkQueue::default();
-/// queue.add("a", Priority::Normal, (), now);
-/// queue.add("a", Priority::Normal, (), now);
+/// queue.add("a", Priority::NORMAL, (), now);
+/// queue.add("a", Priority::NORMAL, (), now);
 /// let Next::Item(work) = queue.get(now) else { panic!("an item is ready") };
 /// assert_eq!(work.item, "a");
 /// assert_eq!(queue.get(now), Next::Wait(None));
@@ -88,8 +89,8 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     /// Per slot, beside it: its place in the one list that it is in, of those that are ready or of those that run.
     links: Vec<Links>,
     free: Vec<u32>,
-    normal: List,
-    low: List,
+    /// What is ready, the most urgent first. No list is empty.
+    ready: Vec<(Priority, List)>,
     /// Due time, order of arrival, slot.
     delayed: BTreeMap<(Instant, u64), u32>,
     delayed_keys: BTreeMap<u32, (Instant, u64)>,
@@ -98,7 +99,8 @@ pub struct WorkQueue<T, C = (), S = BuildHasherDefault<DefaultHasher>> {
     running_started: u128,
     arrivals: u64,
     runs: u64,
-    normal_since_low: u32,
+    /// Hand-outs of the highest priority that a lower one had to wait for.
+    passed: u32,
     shut_down: bool,
     adds: u64,
     retries: u64,
@@ -130,15 +132,14 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             slots: Vec::new(),
             links: Vec::new(),
             free: Vec::new(),
-            normal: List::default(),
-            low: List::default(),
+            ready: Vec::new(),
             delayed: BTreeMap::new(),
             delayed_keys: BTreeMap::new(),
             running: List::default(),
             running_started: 0,
             arrivals: 0,
             runs: 0,
-            normal_since_low: 0,
+            passed: 0,
             shut_down: false,
             adds: 0,
             retries: 0,
@@ -298,12 +299,12 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// How many items are ready (client-go's `Len`).
     pub fn len(&self) -> usize {
-        self.normal.len() + self.low.len()
+        self.ready.iter().map(|(_, list)| list.len()).sum()
     }
 
     /// Whether no item is ready.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.ready.is_empty()
     }
 
     /// Whether nothing is ready, delayed or running: without a new add nothing will ever happen.
@@ -320,9 +321,10 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
     pub fn metrics(&self, now: Instant) -> Metrics {
         let total = u128::from(now.0) * self.running.len() as u128;
         let unfinished = total.saturating_sub(self.running_started);
+        let mut depths = BTreeMap::from([(Priority::NORMAL, 0), (Priority::LOW, 0)]);
+        depths.extend(self.ready.iter().map(|(priority, list)| (*priority, list.len())));
         Metrics {
-            depth_normal: self.normal.len(),
-            depth_low: self.low.len(),
+            depths,
             delayed: self.delayed.len(),
             running: self.running.len(),
             adds: self.adds,
@@ -388,8 +390,8 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             }
             (Some((old, None)), (new, _)) if old != new => {
                 // A raised item goes to the end of its new class; how long it has waited is not forgotten.
-                self.low.remove(&mut self.links, id);
-                self.normal.push_back(&mut self.links, id);
+                self.unready(old, id);
+                self.make_ready(new, id);
                 Wake::No
             }
             (Some((_, None)), _) => Wake::No,
@@ -417,9 +419,27 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         slot.ready_since = since;
         let pending = slot.pending.as_mut().expect("only what is pending becomes ready");
         pending.due = None;
-        match pending.priority {
-            Priority::Normal => self.normal.push_back(&mut self.links, id),
-            Priority::Low => self.low.push_back(&mut self.links, id),
+        let priority = pending.priority;
+        self.make_ready(priority, id);
+    }
+
+    fn make_ready(&mut self, priority: Priority, id: u32) {
+        // There are few: in most queues one or two.
+        let at = self.ready.partition_point(|(known, _)| *known > priority);
+        if self.ready.get(at).is_none_or(|(known, _)| *known != priority) {
+            self.ready.insert(at, (priority, List::default()));
+        }
+        self.ready[at].1.push_back(&mut self.links, id);
+    }
+
+    fn unready(&mut self, priority: Priority, id: u32) {
+        let at = self.ready.partition_point(|(known, _)| *known > priority);
+        if let Some((known, list)) = self.ready.get_mut(at) {
+            debug_assert_eq!(*known, priority, "what is ready is in the list of its priority");
+            list.remove(&mut self.links, id);
+            if list.len() == 0 {
+                self.ready.remove(at);
+            }
         }
     }
 
@@ -439,27 +459,28 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
 
     /// Takes the next ready item out of its list (Q9).
     fn choose(&mut self, now: Instant) -> Option<u32> {
-        let (normal, low) = (self.normal.front(), self.low.front());
-        let low_first = match (normal, low) {
-            (None, _) => true,
-            (_, None) => false,
-            (Some(_), Some(low)) => {
-                let waited = now.since(self.slot(low).ready_since);
-                waited >= self.fairness.ageing && self.normal_since_low >= self.fairness.weight
-            }
+        let (highest, lower) = self.ready.split_first()?;
+        let (mut priority, mut id) = (highest.0, highest.1.front()?);
+        // Only hand-outs that a lower item had to wait for count for its turn.
+        self.passed = match lower {
+            [] => 0,
+            _ => self.passed.saturating_add(1),
         };
-        if low_first {
-            self.normal_since_low = 0;
-            self.low.pop_front(&mut self.links)
-        } else {
-            // Only hand-outs that a low item had to wait for count for its turn.
-            self.normal_since_low = if low.is_some() {
-                self.normal_since_low.saturating_add(1)
-            } else {
-                0
-            };
-            self.normal.pop_front(&mut self.links)
+        if self.passed > self.fairness.weight {
+            let fronts = lower
+                .iter()
+                .filter_map(|(priority, list)| Some((*priority, list.front()?)));
+            let since = |id: u32| self.slots[id as usize].as_ref().map(|slot| slot.ready_since);
+            let oldest = fronts.min_by_key(|(_, id)| since(*id));
+            if let Some((of, oldest)) = oldest
+                && since(oldest).is_some_and(|since| now.since(since) >= self.fairness.ageing)
+            {
+                (priority, id) = (of, oldest);
+                self.passed = 0;
+            }
         }
+        self.unready(priority, id);
+        Some(id)
     }
 
     fn drop_pending(&mut self) {
@@ -475,8 +496,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             }
             match (pending.due, pending.priority) {
                 (Some(_), _) => self.undelay(id),
-                (None, Priority::Normal) => self.normal.remove(&mut self.links, id),
-                (None, Priority::Low) => self.low.remove(&mut self.links, id),
+                (None, priority) => self.unready(priority, id),
             }
             self.vacate(id);
         }

@@ -14,7 +14,9 @@
 //! * When the store has caught up, no receipt is left; receipts left behind by a reset of the server's history are
 //!   asked for.
 //!
-//! Memory is bounded by the keys that were written, not by the number of writes. Not here: which objects a scope
+//! Memory is bounded by the keys that were written and that the store has yet to show, not by the number of writes. Of
+//! writes with an unknown outcome, which no change of the store settles, [`UNKNOWN`] keys are told apart; of more it is
+//! known only that there are some in a namespace. Not here: which objects a scope
 //! selects, requests, waiting and deadlines, the lock. The caller evaluates and reads the store under one lock.
 
 use std::cmp::Ordering;
@@ -27,6 +29,9 @@ use crate::meta::{self, ResourceVersion};
 const WRITES_PER_KEY: usize = 64;
 /// So many deletions with an unknown version are kept; the oldest of more is asked for.
 const DELETIONS: usize = 256;
+
+/// So many keys whose only receipts are of unknown outcomes are told apart.
+const UNKNOWN: usize = 1024;
 
 /// A store's state for one key.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +107,8 @@ enum Receipt {
     },
     /// It is unknown whether the write happened.
     Unknown,
+    /// Under the empty name: as [`Receipt::Unknown`], of any objects of the namespace.
+    UnknownOfAny,
 }
 
 /// A resource version in an order of its own, for sets of states in tests; comparing versions is
@@ -125,7 +132,7 @@ impl Receipt {
     /// The present state of the store is too old.
     fn holds(&self, view: &View<'_>) -> bool {
         match self {
-            Receipt::Unknown => true,
+            Receipt::Unknown | Receipt::UnknownOfAny => true,
             Receipt::Written { version, place } => {
                 (*place == Place::Inside || view.object.is_some()) && !view.reached(&version.0)
             }
@@ -139,7 +146,7 @@ impl Receipt {
     /// The state of the store will never be too old again.
     fn satisfied(&self, view: &View<'_>) -> bool {
         match self {
-            Receipt::Unknown => false,
+            Receipt::Unknown | Receipt::UnknownOfAny => false,
             Receipt::Written { version, .. } => view.reached(&version.0),
             Receipt::Deleted {
                 seen, until, selective, ..
@@ -167,6 +174,8 @@ pub struct Receipts {
     /// Keys of which nothing but [`Receipt::Unknown`] is left: no change of the store says anything about them, so that
     /// [`Receipts::settle`], which runs after every batch of changes, leaves them alone.
     unknown: BTreeMap<ObjectKey, Vec<Entry>>,
+    /// How many were left when they were last joined.
+    crowded: usize,
     /// How many acknowledgements there were.
     count: u64,
     /// How many deletions there are, at most.
@@ -217,19 +226,41 @@ impl Receipts {
     pub fn unknown(&mut self, key: ObjectKey) {
         self.count += 1;
         let number = self.count;
+        self.note_unknown(key, Receipt::Unknown, number, number);
+        if self.unknown.len() > UNKNOWN.max(2 * self.crowded) {
+            self.join_unknown();
+        }
+    }
+
+    fn note_unknown(&mut self, key: ObjectKey, receipt: Receipt, first: u64, last: u64) {
         let all = match self.keys.contains_key(&key) {
             true => &mut self.keys,
             false => &mut self.unknown,
         };
         let entries = all.entry(key).or_default();
-        match entries.iter_mut().find(|entry| entry.receipt == Receipt::Unknown) {
-            Some(entry) => entry.last = number,
-            None => entries.push(Entry {
-                first: number,
-                last: number,
-                receipt: Receipt::Unknown,
-            }),
+        match entries.iter_mut().find(|entry| entry.receipt == receipt) {
+            Some(entry) => (entry.first, entry.last) = (entry.first.min(first), entry.last.max(last)),
+            None => entries.push(Entry { first, last, receipt }),
         }
+    }
+
+    /// Keeps one receipt for each namespace instead of one for each key.
+    fn join_unknown(&mut self) {
+        for (key, entries) in std::mem::take(&mut self.unknown) {
+            let any = ObjectKey {
+                name: "".into(),
+                ..key.clone()
+            };
+            for Entry { first, last, receipt } in entries {
+                // A name that the server was to choose is not one that somebody asks for.
+                match key == any {
+                    true => self.note_unknown(key.clone(), receipt, first, last),
+                    false => self.note_unknown(any.clone(), Receipt::UnknownOfAny, first, last),
+                }
+            }
+        }
+        // With more namespaces than that, each key more would join all of them again.
+        self.crowded = self.unknown.len();
     }
 
     fn push(&mut self, key: ObjectKey, receipt: Receipt, view: &View<'_>) {
@@ -311,8 +342,10 @@ impl Receipts {
 
     /// Whether a read of this key with this ticket may be answered from the store.
     pub fn hold(&self, key: &ObjectKey, ticket: Ticket, view: &View<'_>) -> Hold {
+        let of_any = self.of_any(key.namespace.as_deref()).filter(|_| !key.name.is_empty());
         let entries = self.of(key).into_iter().flatten();
         entries
+            .chain(of_any)
             .filter(|entry| entry.first <= ticket.0)
             .map(|entry| entry.hold(view))
             .max()
@@ -349,6 +382,19 @@ impl Receipts {
         self.keys.len()
     }
 
+    /// Whether nothing less than a list of this namespace answers for an object in it.
+    pub fn is_crowded(&self, namespace: Option<&str>) -> bool {
+        self.of_any(namespace).is_some()
+    }
+
+    fn of_any(&self, namespace: Option<&str>) -> Option<&Entry> {
+        if self.crowded == 0 {
+            return None;
+        }
+        let entries = self.of(&ObjectKey::new(namespace, ""))?;
+        entries.iter().find(|entry| entry.receipt == Receipt::UnknownOfAny)
+    }
+
     fn of(&self, key: &ObjectKey) -> Option<&Vec<Entry>> {
         self.keys.get(key).or_else(|| self.unknown.get(key))
     }
@@ -368,7 +414,7 @@ impl Receipts {
 impl Entry {
     fn hold(&self, view: &View<'_>) -> Hold {
         match self.receipt {
-            Receipt::Unknown => Hold::Ask,
+            Receipt::Unknown | Receipt::UnknownOfAny => Hold::Ask,
             _ if self.receipt.holds(view) => Hold::Wait,
             _ => Hold::Nothing,
         }
@@ -396,19 +442,32 @@ impl Receipts {
     }
 
     /// As [`Receipts::asked`], for a list of a whole namespace, or of everything, at `version`: `listed` are the
-    /// objects in it.
+    /// objects in it, `shown` says which objects the store has.
     pub fn asked_all<'a>(
         &mut self,
         namespace: Option<&str>,
         ticket: Ticket,
         version: &ResourceVersion,
         listed: &BTreeMap<ObjectKey, ResourceVersion>,
+        shown: impl Fn() -> Vec<ObjectKey>,
         view: impl Fn(&ObjectKey) -> View<'a>,
     ) {
         let keys: Vec<ObjectKey> = self.all_keys().filter(|key| is_in(key, namespace)).cloned().collect();
         for key in keys {
             if key.name.is_empty() {
-                self.found(&key, ticket, listed, &view);
+                let of_any = self.is_crowded(key.namespace.as_deref());
+                let gone = match of_any {
+                    true => shown(),
+                    false => Vec::new(),
+                };
+                let gone = gone.into_iter().filter(|gone| !listed.contains_key(gone));
+                let gone: Vec<ObjectKey> = gone.filter(|gone| gone.namespace == key.namespace).collect();
+                if let Some(first) = self.found(&key, ticket, listed, &view) {
+                    for gone in gone {
+                        let (version, place) = (Version(version.clone()), Place::Outside);
+                        self.learnt(gone, first, Receipt::Written { version, place }, &view);
+                    }
+                }
                 continue;
             }
             let (version, place) = match listed.get(&key) {
@@ -420,25 +479,27 @@ impl Receipts {
         self.absent_until(namespace, ticket, version);
     }
 
-    /// A name that the server was to choose is one of those that are listed.
+    /// A name that the server was to choose is one of those that are listed. Answers the number of the oldest receipt.
     fn found<'a>(
         &mut self,
         unnamed: &ObjectKey,
         ticket: Ticket,
         listed: &BTreeMap<ObjectKey, ResourceVersion>,
         view: &impl Fn(&ObjectKey) -> View<'a>,
-    ) {
+    ) -> Option<u64> {
         let taken = self.take(unnamed, ticket);
         self.drop_empty(unnamed);
-        let Some(first) = taken else { return };
+        let first = taken?;
         for (key, version) in listed.iter().filter(|(key, _)| key.namespace == unnamed.namespace) {
-            let receipt = Receipt::Written {
-                version: Version(version.clone()),
-                place: Place::Inside,
-            };
-            if !receipt.satisfied(&view(key)) {
-                self.insert(key.clone(), first, first, receipt);
-            }
+            let (version, place) = (Version(version.clone()), Place::Inside);
+            self.learnt(key.clone(), first, Receipt::Written { version, place }, view);
+        }
+        Some(first)
+    }
+
+    fn learnt<'a>(&mut self, key: ObjectKey, first: u64, receipt: Receipt, view: &impl Fn(&ObjectKey) -> View<'a>) {
+        if !receipt.satisfied(&view(&key)) {
+            self.insert(key, first, first, receipt);
         }
     }
 
@@ -465,7 +526,7 @@ impl Receipts {
             }
             first = Some(first.map_or(entry.first, |first: u64| first.min(entry.first)));
             let later = entry.last > ticket.0;
-            if entry.receipt == Receipt::Unknown {
+            if matches!(entry.receipt, Receipt::Unknown | Receipt::UnknownOfAny) {
                 entry.first = ticket.0 + 1;
             }
             later
@@ -474,6 +535,9 @@ impl Receipts {
     }
 
     fn drop_empty(&mut self, key: &ObjectKey) {
+        if self.unknown.is_empty() {
+            self.crowded = 0;
+        }
         for all in [&mut self.keys, &mut self.unknown] {
             if all.get(key).is_some_and(Vec::is_empty) {
                 all.remove(key);
@@ -511,7 +575,8 @@ impl Receipts {
                 let view = view(key);
                 entries.retain(|entry| !entry.receipt.satisfied(&view));
             }
-            let settled = entries.iter().all(|entry| entry.receipt == Receipt::Unknown);
+            let is_unknown = |entry: &Entry| matches!(entry.receipt, Receipt::Unknown | Receipt::UnknownOfAny);
+            let settled = entries.iter().all(is_unknown);
             if settled && !entries.is_empty() {
                 unknown.insert(key.clone(), std::mem::take(entries));
             }

@@ -162,7 +162,7 @@ mod tests {
 
         fn record(&mut self, event: &Event<State>) {
             let (states, at) = (States::of(event, self.now), self.at());
-            self.queue.add(ObjectKey::cluster("a"), Priority::Normal, states, at);
+            self.queue.add(ObjectKey::cluster("a"), Priority::NORMAL, states, at);
         }
 
         fn write(&mut self) {

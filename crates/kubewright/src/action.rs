@@ -12,19 +12,30 @@ use std::time::Duration;
 #[must_use]
 pub struct Action {
     pub(crate) requeue_after: Option<Duration>,
+    pub(crate) priority: i32,
 }
 
 impl Action {
     /// Done: run again when something that is watched changes.
     pub const fn await_change() -> Action {
-        Action { requeue_after: None }
+        Action {
+            requeue_after: None,
+            priority: 0,
+        }
     }
 
     /// Done for now: run again after `delay`, or earlier when something changes.
     pub const fn requeue_after(delay: Duration) -> Action {
         Action {
             requeue_after: Some(delay),
+            priority: 0,
         }
+    }
+
+    /// How urgent the key is when the delay is over (controller-runtime's `Result.Priority`): see
+    /// [`Watch::priority`](crate::Watch::priority). A change that wakes it earlier counts by its own priority.
+    pub const fn with_priority(self, priority: i32) -> Action {
+        Action { priority, ..self }
     }
 
     /// The delay that was asked for, if any.

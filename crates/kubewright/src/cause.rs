@@ -1,21 +1,26 @@
 //! Why a reconcile runs.
 //!
 //! Every enqueue has a [`Cause`]. The causes of a key are collected until its reconcile starts; they are then in
-//! [`crate::Context::causes`], in the logs and in observations. The changed fields are found when the cause is made: a
-//! cause that kept the two objects would keep their texts for as long as its key waits, of every object that changes.
+//! [`crate::Context::causes`], in the logs and in observations. The fields that changed are found when somebody asks for
+//! them, which most reconcilers never do: until then a cause keeps both states of its object. All causes of a controller
+//! together keep at most [`ROOM`] bytes of states. When there is no more room, as in a long queue, the fields are found
+//! when the cause is made.
 //!
 //! Invariants: a key holds at most [`MAX_CAUSES`] causes, and each of them at most [`MAX_CHANGES`](crate::MAX_CHANGES)
-//! fields with the beginnings of their values, and no object; several changes of one object become one (first before,
-//! last after), so it shows the changes since the last reconcile; causes that did not fit are counted.
+//! fields with the beginnings of their values; several changes of one object become one (first before, last after), so
+//! it shows the changes since the last reconcile; causes that did not fit are counted; a cause whose fields were found
+//! keeps no object.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::diff::{self, FieldChange};
+use crate::form::{Cached, changes_of, text_len};
 use crate::object::ObjectRef;
 
 /// At most this many causes are kept for one key until its reconcile starts.
@@ -107,18 +112,30 @@ impl Cause {
         }
     }
 
-    /// An object changed in these fields, and has this resourceVersion since.
-    pub(crate) fn changed(object: ObjectRef, mut fields: Vec<FieldChange>, version: Option<&str>) -> Cause {
-        fields.iter_mut().for_each(diff::shorten);
-        let change = Changed {
-            fields,
-            version: version.map(Box::from),
+    /// An object changed in these fields.
+    #[cfg(test)]
+    pub(crate) fn changed_in(object: ObjectRef, fields: Vec<FieldChange>) -> Cause {
+        Cause::with_change(object, Changed::found(fields, None))
+    }
+
+    /// An object changed from one state to another.
+    pub(crate) fn changed(object: ObjectRef, old: &Arc<dyn Cached>, new: &Arc<dyn Cached>, room: &Room) -> Cause {
+        let version = new.object_id().version.map(Box::from);
+        let change = match States::keep(old.clone(), new.clone(), room) {
+            Ok(states) => Changed {
+                fields: OnceLock::new(),
+                states: Mutex::new(Some(states)),
+                version,
+            },
+            Err((old, new)) => Changed::found(changes_of(&*old, &*new), version),
         };
+        Cause::with_change(object, change)
+    }
+
+    fn with_change(object: ObjectRef, change: Changed) -> Cause {
         Cause {
-            kind: CauseKind::Changed,
-            object: Some(Arc::new(object)),
             change: Some(Arc::new(change)),
-            reservation: None,
+            ..Cause::about(CauseKind::Changed, object)
         }
     }
 
@@ -134,7 +151,7 @@ impl Cause {
 
     /// The fields that changed; empty unless the kind is [`CauseKind::Changed`]. Of long values it has the beginning.
     pub fn changes(&self) -> &[FieldChange] {
-        self.change.as_ref().map_or(&[], |change| &change.fields)
+        self.change.as_ref().map_or(&[], |change| change.fields())
     }
 
     /// The resourceVersion that a changed object has, as far as it is known in this process.
@@ -153,10 +170,10 @@ impl Cause {
         }
         match (&self.kind, &later.kind) {
             (CauseKind::Changed, CauseKind::Changed) => {
-                if let (Some(first), Some(last)) = (&mut self.change, &later.change) {
-                    let first = Arc::make_mut(first);
-                    diff::merge(&mut first.fields, &last.fields);
-                    first.version.clone_from(&last.version);
+                if let (Some(first), Some(last)) = (&mut self.change, &later.change)
+                    && !Arc::ptr_eq(first, last)
+                {
+                    *first = Arc::new(first.then(last));
                 }
                 true
             }
@@ -221,12 +238,7 @@ impl Serialize for Cause {
 impl<'de> Deserialize<'de> for Cause {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
         let Serialized { kind, object, changes } = Serialized::deserialize(deserializer)?;
-        let change = (kind == CauseKind::Changed).then(|| {
-            Arc::new(Changed {
-                fields: changes,
-                version: None,
-            })
-        });
+        let change = (kind == CauseKind::Changed).then(|| Arc::new(Changed::found(changes, None)));
         Ok(Cause {
             kind,
             object: object.map(Arc::new),
@@ -243,11 +255,101 @@ impl fmt::Debug for Cause {
 }
 
 /// How an object changed.
-#[derive(Clone)]
 struct Changed {
-    fields: Vec<FieldChange>,
+    fields: OnceLock<Vec<FieldChange>>,
+    /// Until the fields are found.
+    states: Mutex<Option<States>>,
     /// The resourceVersion of the new state.
     version: Option<Box<str>>,
+}
+
+impl Changed {
+    fn found(mut fields: Vec<FieldChange>, version: Option<Box<str>>) -> Changed {
+        fields.iter_mut().for_each(diff::shorten);
+        Changed {
+            fields: OnceLock::from(fields),
+            states: Mutex::default(),
+            version,
+        }
+    }
+
+    fn states(&self) -> MutexGuard<'_, Option<States>> {
+        // Comparing runs no foreign code.
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fields(&self) -> &[FieldChange] {
+        self.fields.get_or_init(|| {
+            let states = self.states().take();
+            let mut fields = states.map_or_else(Vec::new, |states| changes_of(&*states.old, &*states.new));
+            fields.iter_mut().for_each(diff::shorten);
+            fields
+        })
+    }
+
+    /// This change and a later one of the same object.
+    fn then(&self, later: &Changed) -> Changed {
+        let version = later.version.clone();
+        // One lock after the other: keys share their causes.
+        let first = self
+            .states()
+            .as_ref()
+            .map(|states| (states.old.clone(), states.room.clone()));
+        let last = later.states().as_ref().map(|states| states.new.clone());
+        if let (Some((old, room)), Some(new)) = (first, last)
+            && let Ok(states) = States::keep(old, new, &room)
+        {
+            return Changed {
+                fields: OnceLock::new(),
+                states: Mutex::new(Some(states)),
+                version,
+            };
+        }
+        let mut fields = self.fields().to_vec();
+        diff::merge(&mut fields, later.fields());
+        Changed::found(fields, version)
+    }
+}
+
+/// How many bytes of states the causes of a controller may keep.
+pub(crate) const ROOM: usize = 1 << 20;
+
+/// How much of [`ROOM`] is taken.
+#[derive(Clone, Default)]
+pub(crate) struct Room(Arc<AtomicUsize>);
+
+/// An object before and after a change.
+type Pair = (Arc<dyn Cached>, Arc<dyn Cached>);
+
+/// The states of an object before and after a change, in a room.
+struct States {
+    old: Arc<dyn Cached>,
+    new: Arc<dyn Cached>,
+    bytes: usize,
+    room: Room,
+}
+
+impl States {
+    /// Gives the states back when there is no room for them.
+    fn keep(old: Arc<dyn Cached>, new: Arc<dyn Cached>, room: &Room) -> Result<States, Pair> {
+        let bytes = text_len(&*old) + text_len(&*new);
+        if room.0.fetch_add(bytes, Ordering::Relaxed) + bytes > ROOM {
+            room.0.fetch_sub(bytes, Ordering::Relaxed);
+            return Err((old, new));
+        }
+        Ok(States {
+            old,
+            new,
+            bytes,
+            room: room.clone(),
+        })
+    }
+}
+
+impl Drop for States {
+    fn drop(&mut self) {
+        self.room.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// The causes of one key until its reconcile starts.
@@ -313,8 +415,6 @@ impl Causes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diff::changes_between;
-    use crate::form::AsJson as _;
     use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus};
 
     fn object(name: &str) -> ObjectRef {
@@ -348,8 +448,8 @@ mod tests {
     #[test]
     fn causes_read_as_sentences_and_changes_of_one_object_become_one() {
         let changed = |old, new| {
-            let (old, new) = (ready(old).json_or_null(), ready(new).json_or_null());
-            Cause::changed(object("hello"), changes_between(&old, &new), None)
+            let (old, new): (Arc<dyn Cached>, Arc<dyn Cached>) = (ready(old), ready(new));
+            Cause::changed(object("hello"), &old, &new, &Room::default())
         };
         let check = |causes: Vec<Cause>, expected: &[&str]| assert_eq!(texts(causes), expected);
         check(

@@ -99,7 +99,7 @@ impl Operator {
             controllers: self.controllers().iter().map(declared_controller).collect(),
             webhooks: self.webhooks(),
             conversions: self.conversions(),
-            rbac: self.rules().to_vec(),
+            rbac: self.rules(),
             problems: self.options.check().err().iter().map(ToString::to_string).collect(),
         })
     }

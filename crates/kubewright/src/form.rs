@@ -15,6 +15,7 @@
 pub(crate) mod applied;
 mod changes;
 pub(crate) mod cut;
+mod lazy;
 pub(crate) mod packed;
 pub(crate) mod times;
 mod views;
@@ -28,12 +29,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
-use kubewright_engine::Event;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::applied::AppliedFields;
+pub(crate) use self::lazy::typed_event;
+pub use self::lazy::{Event, LazyObject};
 use self::packed::{Packed, Read};
 use crate::diff::{FieldChange, changes_between};
 use crate::error::end_of_panic;
@@ -158,19 +160,28 @@ pub(crate) fn typed_all<K: AnyObject>(objects: Vec<Arc<dyn Cached>>) -> Vec<Arc<
     objects.into_iter().map(typed).collect()
 }
 
-/// Shows an object of a cache with its type; `None` when it cannot be decoded.
+/// Shows an object of a cache with its type; `None` when it cannot be decoded. The cache stays as it is.
 pub(crate) fn with_typed<K: AnyObject, R>(object: &dyn Cached, show: impl FnOnce(&K) -> R) -> Option<R> {
-    let looked = packed(object)
-        .map(|packed| packed.look(TypeId::of::<K>()))
-        .transpose()
-        .ok()?;
-    Some(show(known(looked.as_deref().unwrap_or(object))))
+    let Some(packed) = packed(object) else {
+        return Some(show(known(object)));
+    };
+    let looked = packed.look(TypeId::of::<K>()).ok()?;
+    let shown = show(known(&*looked));
+    drop(looked);
+    packed.settle(TypeId::of::<K>());
+    Some(shown)
 }
 
 /// An object at rest; `None` when it is decoded.
 pub(crate) fn packed(object: &dyn Cached) -> Option<&Packed> {
     let any: &dyn Any = object;
     any.downcast_ref()
+}
+
+/// The memory that the text of an object takes; of one that is decoded a guess.
+pub(crate) fn text_len(object: &dyn Cached) -> usize {
+    const DECODED: usize = 16 << 10;
+    packed(object).map_or(DECODED, |packed| packed.text().len())
 }
 
 /// The fields in which two states of an object differ.
@@ -233,28 +244,18 @@ pub(crate) fn looked(object: &Arc<dyn Cached>, kind: TypeId) -> Result<Arc<dyn C
     }
 }
 
-/// An event with its type, for handlers. A state that cannot be decoded counts as none: handlers with a type have
-/// objects checked when they arrive, so that this happens only to older ones.
-pub(crate) fn typed_event<K: AnyObject>(event: &Event<dyn Cached>) -> Option<Event<K>> {
-    let read = |object: &Arc<dyn Cached>| looked(object, TypeId::of::<K>()).ok().map(typed);
-    Some(match event {
-        Event::Added { object, initial } => Event::Added {
-            object: read(object)?,
-            initial: *initial,
-        },
-        Event::Modified { old, new } => match (read(old), read(new)?) {
-            (Some(old), new) => Event::Modified { old, new },
-            (None, object) => Event::Added { object, initial: false },
-        },
-        Event::Deleted {
-            key,
-            object,
-            final_state_unknown,
-        } => Event::Deleted {
-            key: key.clone(),
-            object: read(object)?,
-            final_state_unknown: *final_state_unknown,
-        },
+/// Whether an object can be read as this type, which is found out if nobody has tried yet; the cache stays as it is.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn check(object: &dyn Cached, kind: TypeId) -> Result<(), Arc<str>> {
+    let Some(packed) = packed(object) else {
+        return Ok(());
+    };
+    packed.was_read(kind).unwrap_or_else(|| {
+        packed.look(kind)?;
+        packed.settle(kind);
+        Ok(())
     })
 }
 

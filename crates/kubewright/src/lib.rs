@@ -159,8 +159,7 @@ pub mod workloads;
 
 pub use action::Action;
 pub use cache::{
-    CONTROLLER_UID, Cache, Change, ChangeKind, Event, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store,
-    Unreadable,
+    CONTROLLER_UID, Cache, Change, ChangeKind, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable,
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
 pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
@@ -175,6 +174,7 @@ pub use election::LeaderElection;
 pub use error::{ApiError, BoxError, Error, Fails, Result};
 pub use events::{EventRecorder, EventType};
 pub use fleet::KubeconfigSecrets;
+pub use form::{Event, LazyObject};
 pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use metrics::{Metrics, MetricsServer};
 pub use object::{AnyObject, Given, Object, ObjectRef, api_resource, is_cluster_scoped};

@@ -19,8 +19,9 @@ use crate::controller::Controller;
 use crate::crd::{self, Generated};
 use crate::election::LeaderElection;
 use crate::error::{Error, Result};
+use crate::form::Form;
 use crate::form::packed::Budget;
-use crate::manager::options::{Options, options};
+use crate::manager::options::{DeclaredRead, Options, options};
 use crate::manager::{Controllers, ManagerBuilder};
 use crate::object::Object;
 use crate::observe::{Listener, Observer};
@@ -161,8 +162,9 @@ impl Operator {
     }
 
     /// The rules of [`Operator::rbac`].
-    pub(crate) fn rules(&self) -> &[Rule] {
-        &self.rules
+    pub(crate) fn rules(&self) -> Vec<Rule> {
+        let reads = self.options.reads.iter().map(|read| read.rule.clone());
+        self.rules.iter().cloned().chain(reads).collect()
     }
 
     /// Adds the webhooks of a kind. They are served over HTTPS when [`Operator::webhook_server`] says where, which

@@ -14,8 +14,8 @@
 //!     .map(|secret| vec![Request::of(secret)]);
 //! ```
 
+use crate::form::Event;
 use kube::Resource;
-use kubewright_engine::Event;
 
 /// Passes modifications that change `metadata.generation`: the spec, not status or metadata
 /// (`GenerationChangedPredicate`).
@@ -88,15 +88,16 @@ fn changed<K, T: PartialEq>(event: &Event<K>, part: impl Fn(&K) -> T) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::form::LazyObject;
     use k8s_openapi::api::core::v1::ConfigMap;
     use std::sync::Arc;
 
-    fn config(generation: i64, label: &str, annotation: &str) -> Arc<ConfigMap> {
+    fn config(generation: i64, label: &str, annotation: &str) -> Arc<LazyObject<ConfigMap>> {
         let mut object = ConfigMap::default();
         object.metadata.generation = Some(generation);
         object.metadata.labels = Some([("a".to_owned(), label.to_owned())].into());
         object.metadata.annotations = Some([("a".to_owned(), annotation.to_owned())].into());
-        Arc::new(object)
+        Arc::new(LazyObject::from(object))
     }
 
     #[test]

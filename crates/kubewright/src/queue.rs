@@ -103,12 +103,19 @@ impl<T: Hash + Eq + Clone> WorkQueue<T> {
 
     /// Asks for the key to be worked on as soon as possible.
     pub fn add(&self, key: T) {
-        self.0.add(key, Priority::Normal, ());
+        self.0.add(key, Priority::NORMAL, ());
+    }
+
+    /// As [`WorkQueue::add`], before keys of a lower priority and after those of a higher one; those of
+    /// [`WorkQueue::add`] have 0. A key that waits is raised. Lower keys do not wait for ever: after a second they take
+    /// part in turns.
+    pub fn add_with_priority(&self, key: T, priority: i32) {
+        self.0.add(key, Priority(priority), ());
     }
 
     /// Asks for the key to be worked on after `delay`, not earlier. The earliest of several delays counts.
     pub fn add_after(&self, key: T, delay: Duration) {
-        self.0.add_after(key, delay, Priority::Normal, ());
+        self.0.add_after(key, delay, Priority::NORMAL, ());
     }
 
     /// Asks for a retry after the key's own backoff, and answers the delay; `None` when the queue is shut down. Call it
@@ -309,7 +316,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
     /// How many items are ready, and how many wait for their time.
     pub(crate) fn depth(&self) -> (usize, usize) {
         let metrics = self.metrics();
-        (metrics.depth_normal + metrics.depth_low, metrics.delayed)
+        (metrics.depths.values().sum(), metrics.delayed)
     }
 
     pub(crate) fn shut_down(&self) {

@@ -407,7 +407,8 @@ impl TestCluster {
         let observer = Arc::new(self.failures.clone());
         let kube = self.intercepts.before(&kube);
         let operator = operator.prepared(&kube).await?;
-        let manager = self.in_its_time(operator.manager(kube).observe(observer)).build()?;
+        let manager = operator.manager(kube).observe(observer).refuse_undeclared_reads(true);
+        let manager = self.in_its_time(manager).build()?;
         let metrics = manager.metrics();
         let routes = Routes::new(&name, manager.webhooks());
         routes.open(&self.cluster);
@@ -592,7 +593,7 @@ impl TestCluster {
                 troubles,
             });
         }
-        let time = match self.clock {
+        let time = match &self.env {
             Some(_) => {
                 "\nthe time is the test's: what is due later than that takes TestCluster::with_deadline, or TestCluster::advance before the wait"
             }

@@ -1,6 +1,7 @@
 //! The operator sidecarset: what it consists of.
 
-use kubewright::Operator;
+use kubewright::k8s_openapi::api::core::v1::Namespace;
+use kubewright::{Operator, Scope};
 
 pub mod controller;
 pub mod sidecar;
@@ -16,4 +17,5 @@ pub fn operator() -> Operator {
         .controller(controller::sidecarset_controller::controller())
         .webhook(webhook::v1alpha1::sidecarset_webhook::webhook())
         .webhook(webhook::v1::pod_webhook::webhook())
+        .reads::<Namespace>(Scope::all())
 }

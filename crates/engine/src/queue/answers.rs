@@ -1,17 +1,19 @@
 //! The questions to a queue and its answers: priorities, causes, tokens, work, states, figures.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// How urgent an item is. The order is that of urgency: `Low < Normal`.
+/// How urgent an item is, as a number: of a higher one first. Items that nobody says anything about have 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// The first list and resyncs: controller-runtime's `LowPriority`, -100.
-    Low,
-    /// Everything else.
-    #[default]
-    Normal,
+pub struct Priority(pub i32);
+
+impl Priority {
+    /// The first list and resyncs: controller-runtime's `LowPriority`.
+    pub const LOW: Priority = Priority(-100);
+    /// Everything else, unless it says so.
+    pub const NORMAL: Priority = Priority(0);
 }
 
 /// The data that travels with an item: something that can take in a later one of its kind.
@@ -24,12 +26,12 @@ impl Merge for () {
     fn merge(&mut self, (): ()) {}
 }
 
-/// How much low priority gets when there is always something of normal priority.
+/// How much lower priorities get when there is always something of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fairness {
-    /// The oldest low item is held back this long at most before it takes part in turns.
+    /// The oldest item of each lower priority is held back this long at most before it takes part in turns.
     pub ageing: Duration,
-    /// How many normal items are handed out for one low item that takes part.
+    /// How many items of the highest priority are handed out for one lower item that takes part.
     pub weight: u32,
 }
 
@@ -122,12 +124,10 @@ pub enum State {
 }
 
 /// The contents of the queue and its work so far; the numbers behind the `workqueue_*` metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Ready items of normal priority.
-    pub depth_normal: usize,
-    /// Ready items of low priority.
-    pub depth_low: usize,
+    /// How many items are ready, by priority. [`Priority::NORMAL`] and [`Priority::LOW`] are always there.
+    pub depths: BTreeMap<Priority, usize>,
     /// Items that wait for their due time.
     pub delayed: usize,
     /// Items with workers.

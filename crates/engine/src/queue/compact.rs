@@ -41,7 +41,8 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
             slots.push(Some(slot));
         }
         let mut links = vec![Links::default(); slots.len()];
-        for list in [&mut self.normal, &mut self.low, &mut self.running] {
+        let ready = self.ready.iter_mut().map(|(_, list)| list);
+        for list in ready.chain([&mut self.running]) {
             let mut moved = List::default();
             for id in list.ids(&self.links) {
                 moved.push_back(&mut links, places[id as usize]);

@@ -64,12 +64,6 @@ impl List {
         self.len += 1;
     }
 
-    pub(super) fn pop_front(&mut self, links: &mut [Links]) -> Option<u32> {
-        let id = self.front()?;
-        self.remove(links, id);
-        Some(id)
-    }
-
     /// Takes out a slot that is in this list.
     pub(super) fn remove(&mut self, links: &mut [Links], id: u32) {
         let Links { previous, next } = std::mem::take(&mut links[id as usize]);

@@ -23,15 +23,15 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn add(queue: &mut Queue, item: &'static str, now: u64) -> Wake {
-    queue.add(item, Priority::Normal, Causes::one(item), at(now))
+    queue.add(item, Priority::NORMAL, Causes::one(item), at(now))
 }
 
 fn low(queue: &mut Queue, item: &'static str, now: u64) -> Wake {
-    queue.add(item, Priority::Low, Causes::one("initial list"), at(now))
+    queue.add(item, Priority::LOW, Causes::one("initial list"), at(now))
 }
 
 fn after(queue: &mut Queue, item: &'static str, due: u64, now: u64) -> Wake {
-    queue.add_after(item, at(due), Priority::Normal, Causes::one("timer"), at(now))
+    queue.add_after(item, at(due), Priority::NORMAL, Causes::one("timer"), at(now))
 }
 
 #[track_caller]
@@ -56,7 +56,7 @@ fn drain(queue: &mut Queue, now: u64) -> Vec<&'static str> {
 fn q1_many_adds_are_one_run_with_all_causes() {
     let mut queue = Queue::default();
     assert_eq!(add(&mut queue, "a", 0), Wake::Worker);
-    assert_eq!(queue.add("a", Priority::Normal, Causes::one("again"), at(1)), Wake::No);
+    assert_eq!(queue.add("a", Priority::NORMAL, Causes::one("again"), at(1)), Wake::No);
     let work = get(&mut queue, 2);
     assert_eq!(
         (work.causes.0.as_slice(), work.waited),
@@ -176,7 +176,7 @@ fn q6_shutdown_hands_out_nothing() {
 fn q6_shutdown_after_a_burst_drops_what_waits() {
     let mut queue: WorkQueue<u32, Causes> = WorkQueue::default();
     let add = |queue: &mut WorkQueue<u32, _>, item, due| {
-        queue.add_after(item, at(due), Priority::Normal, Causes::one("list"), at(0))
+        queue.add_after(item, at(due), Priority::NORMAL, Causes::one("list"), at(0))
     };
     add(&mut queue, 0, 60);
     for item in 1..5000 {
@@ -235,16 +235,14 @@ fn r8_priority_is_the_highest_pending() {
     add(&mut queue, "normal", 0);
     add(&mut queue, "raised", 0);
     low(&mut queue, "normal", 0);
-    assert_eq!(
-        (queue.metrics(at(0)).depth_normal, queue.metrics(at(0)).depth_low),
-        (2, 1)
-    );
+    let depths = [(Priority::NORMAL, 2), (Priority::LOW, 1)].into();
+    assert_eq!(queue.metrics(at(0)).depths, depths);
     assert_eq!(drain(&mut queue, 0), ["normal", "raised", "low"]);
     low(&mut queue, "kept", 0);
     let work = get(&mut queue, 0);
     queue.add_rate_limited("kept", Causes::default(), at(0));
     queue.done(work.token, at(0));
-    assert_eq!(get(&mut queue, 1).priority, Priority::Low, "a retry keeps the priority");
+    assert_eq!(get(&mut queue, 1).priority, Priority::LOW, "a retry keeps the priority");
 }
 
 #[test]
@@ -257,8 +255,7 @@ fn q8_metrics_are_the_sizes() {
     get(&mut queue, 1);
     get(&mut queue, 3);
     let want = Metrics {
-        depth_normal: 0,
-        depth_low: 1,
+        depths: [(Priority::NORMAL, 0), (Priority::LOW, 1)].into(),
         delayed: 1,
         running: 2,
         adds: 3,
@@ -278,21 +275,45 @@ fn q9_low_is_served_within_its_bound() {
     };
     let mut queue: WorkQueue<u32> = WorkQueue::new(Exponential::default(), fairness);
     for item in 0..5 {
-        queue.add(item, Priority::Low, (), at(0));
+        queue.add(item, Priority::LOW, (), at(0));
     }
     let mut served = Vec::new();
     for round in 0..40u32 {
         let now = at(u64::from(round));
-        queue.add(100 + round, Priority::Normal, (), now); // there is always something of normal priority
+        queue.add(100 + round, Priority::NORMAL, (), now); // there is always something of normal priority
         let Next::Item(work) = queue.get(now) else {
             panic!("there is always an item")
         };
-        if work.priority == Priority::Low {
+        if work.priority == Priority::LOW {
             served.push((work.item, round));
         }
         queue.done(work.token, now);
     }
     assert_eq!(served, [(0, 10), (1, 14), (2, 18), (3, 22), (4, 26)]);
+}
+
+#[test]
+fn q9_each_priority_is_before_the_lower_ones() {
+    let mut queue: WorkQueue<&str> = WorkQueue::default();
+    for (item, priority) in [
+        ("list", -100),
+        ("usual", 0),
+        ("urgent", 7),
+        ("rare", -3),
+        ("urgent too", 7),
+    ] {
+        queue.add(item, Priority(priority), (), at(0));
+    }
+    queue.add("rare", Priority(5), (), at(0)); // raised
+    queue.add("urgent", Priority(-7), (), at(0)); // not lowered
+    let expected = [(-100, 1), (0, 1), (5, 1), (7, 2)].map(|(priority, depth)| (Priority(priority), depth));
+    assert_eq!(queue.metrics(at(0)).depths, expected.into());
+    let mut order = Vec::new();
+    while let Next::Item(work) = queue.get(at(0)) {
+        order.push(work.item);
+        queue.done(work.token, at(0));
+    }
+    assert_eq!(order, ["urgent", "urgent too", "rare", "usual", "list"]);
 }
 
 #[test]
@@ -322,14 +343,14 @@ fn q10_the_word_is_passed_on() {
 fn q11_memory_is_that_of_pending_items() {
     let mut queue: WorkQueue<u32> = WorkQueue::default();
     for item in 0..5000 {
-        queue.add(item, Priority::Low, (), at(0));
+        queue.add(item, Priority::LOW, (), at(0));
     }
     while let Next::Item(work) = queue.get(at(0)) {
         queue.done(work.token, at(0));
     }
     assert!(queue.is_idle() && queue.slots.is_empty() && queue.links.is_empty() && queue.free.is_empty());
     for item in 0..5000 {
-        queue.add(item, Priority::Normal, (), at(0));
+        queue.add(item, Priority::NORMAL, (), at(0));
         let Next::Item(work) = queue.get(at(0)) else {
             panic!("it was just added")
         };
@@ -343,10 +364,10 @@ fn q11_memory_is_that_of_pending_items() {
 fn q11_memory_goes_back_although_some_items_stay() {
     let mut queue: WorkQueue<u32> = WorkQueue::default();
     for item in 0..5000 {
-        queue.add(item, Priority::Low, (), at(0));
+        queue.add(item, Priority::LOW, (), at(0));
     }
-    queue.add_after(9000, at(50), Priority::Normal, (), at(0));
-    queue.add_after(9001, at(40), Priority::Normal, (), at(0));
+    queue.add_after(9000, at(50), Priority::NORMAL, (), at(0));
+    queue.add_after(9001, at(40), Priority::NORMAL, (), at(0));
     let mut held = Vec::new();
     let mut order = Vec::new();
     while let Next::Item(work) = queue.get(at(0)) {
@@ -361,7 +382,7 @@ fn q11_memory_goes_back_although_some_items_stay() {
     assert_eq!((queue.metrics(at(0)).running, queue.metrics(at(0)).delayed), (5, 2));
     for work in &held {
         assert_eq!(queue.state(&work.item), State::Running);
-        queue.add(work.item, Priority::Normal, (), at(1));
+        queue.add(work.item, Priority::NORMAL, (), at(1));
         assert!(
             queue.done(work.token, at(1)).is_some(),
             "a token from before still ends its run"
@@ -399,6 +420,6 @@ fn r5_a_retry_may_say_its_time_and_counts_as_one() {
     queue.done(work.token, at(0));
     assert_eq!(queue.get(at(29)), Next::Wait(Some(at(30))));
     let work = get(&mut queue, 30);
-    assert_eq!((work.retries, work.priority), (1, Priority::Low));
+    assert_eq!((work.retries, work.priority), (1, Priority::LOW));
     assert_eq!(queue.metrics(at(30)).retries, 1);
 }

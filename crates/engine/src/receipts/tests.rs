@@ -428,7 +428,7 @@ fn k4_one_list_answers_for_a_namespace() {
         store: Some(&store),
         object: None,
     };
-    receipts.asked_all(Some("a"), ticket, &version(10), &listed, view);
+    receipts.asked_all(Some("a"), ticket, &version(10), &listed, Vec::new, view);
     let held = receipts.held_in(None, ticket, view);
     let names: Vec<String> = held.iter().map(|(key, hold)| format!("{key} {hold:?}")).collect();
     assert_eq!(names, ["a/made-up Wait", "a/x Wait", "b/other Ask"]);
@@ -482,4 +482,58 @@ fn k4_unknown_outcomes_are_not_looked_at_when_the_store_changes() {
     assert_eq!((receipts.len(), receipts.unsettled()), (1001, 0));
     let held = receipts.held_in(None, receipts.ticket(), |_| View::default());
     assert!(held.len() == 1001 && held.iter().all(|(_, hold)| *hold == Hold::Ask));
+}
+
+/// Of very many, it is known only that there are some: every read in there asks, until a list has answered for all.
+#[test]
+fn k4_the_number_of_unknown_outcomes_is_bounded() {
+    let mut receipts = Receipts::default();
+    let named = |number: usize| ObjectKey::namespaced("a", &format!("x{number}"));
+    receipts.unknown(ObjectKey::namespaced("b", "y"));
+    for number in 0..10 * UNKNOWN {
+        receipts.unknown(named(number));
+        assert!(receipts.len() <= UNKNOWN + 1, "{}", receipts.len());
+    }
+    let ticket = receipts.ticket();
+    let store = version(5);
+    let texts: Vec<(String, String)> = (0..4).map(|at: u32| (at.to_string(), at.to_string())).collect();
+    // The store shows the first objects, each at its number as a version.
+    let view = |key: &ObjectKey| View {
+        store: Some(&store),
+        object: texts
+            .iter()
+            .find(|(number, _)| *key.name == format!("x{number}"))
+            .map(|(uid, version)| Shown {
+                uid: Some(uid),
+                version: Some(version),
+            }),
+    };
+    let holds = |receipts: &Receipts, key: &ObjectKey| receipts.hold(key, ticket, &view(key));
+    for number in [0, 1, 7, 10 * UNKNOWN] {
+        assert_eq!(holds(&receipts, &named(number)), Hold::Ask, "{number}");
+    }
+    assert_eq!(
+        holds(&receipts, &ObjectKey::namespaced("b", "z")),
+        Hold::Ask,
+        "it may be that one"
+    );
+    assert_eq!(holds(&receipts, &ObjectKey::namespaced("c", "z")), Hold::Nothing);
+    // x0 is gone since, x1 is as it was, x2 has changed, and x9 is new.
+    let listed = [(1, 1), (2, 8), (3, 3), (9, 9)].map(|(number, at)| (named(number), version(at)));
+    let shown = || (0..4).map(named).collect();
+    receipts.asked_all(Some("a"), ticket, &version(10), &BTreeMap::from(listed), shown, view);
+    let expected = [
+        (0, Hold::Wait),
+        (1, Hold::Nothing),
+        (2, Hold::Wait),
+        (3, Hold::Nothing),
+        (5, Hold::Nothing),
+    ];
+    for (number, hold) in expected {
+        assert_eq!(holds(&receipts, &named(number)), hold, "{number}");
+    }
+    assert_eq!(holds(&receipts, &named(9)), Hold::Wait);
+    assert!(!receipts.is_crowded(Some("a")) && receipts.is_crowded(Some("b")));
+    with_view(10, None, |view| receipts.settle(0, |_| view));
+    assert_eq!(receipts.len(), 1, "that of the other namespace: {receipts:?}");
 }

@@ -34,7 +34,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let priority = || prop_oneof![Just(Priority::Normal), Just(Priority::Low)];
+    let priority = || prop_oneof![Just(Priority::NORMAL), Just(Priority::LOW), Just(Priority(7))];
     prop_oneof![
         6 => (0..ITEMS, priority()).prop_map(|(item, priority)| Step::Add(item, priority)),
         4 => (0..ITEMS, 0..6u64, priority()).prop_map(|(item, delay, priority)| Step::AddAfter(item, delay, priority)),
@@ -171,21 +171,33 @@ impl Model {
         let priority = slot
             .running
             .or(slot.pending.as_ref().map(|p| p.priority))
-            .unwrap_or(Priority::Normal);
+            .unwrap_or(Priority::NORMAL);
         self.ask(item, Some(now + delay), priority, cause, now);
     }
 
     fn get(&mut self, now: Instant) -> Option<(u8, Pending, u32)> {
         self.promote(now);
-        let of = |model: &Model, wanted: Priority| {
-            let priority = |item: u8| model.items[usize::from(item)].pending.as_ref().map(|p| p.priority);
-            model.ready.iter().copied().find(|item| priority(*item) == Some(wanted))
+        // The first of each priority, the most urgent priority first.
+        let mut fronts: Vec<(Priority, u8)> = Vec::new();
+        for item in &self.ready {
+            let pending = self.items[usize::from(*item)].pending.as_ref();
+            let priority = pending.expect("ready items are pending").priority;
+            if fronts.iter().all(|(known, _)| *known != priority) {
+                fronts.push((priority, *item));
+            }
+        }
+        fronts.sort_by(|(one, _), (other, _)| other.cmp(one));
+        let since = |item: u8| self.ready_since[usize::from(item)];
+        let lower = fronts.iter().skip(1).map(|(_, item)| *item);
+        let aged = lower
+            .min_by_key(|item| since(*item))
+            .filter(|item| now.since(since(*item)) >= fairness().ageing && self.turns >= fairness().weight);
+        let item = aged.or(fronts.first().map(|(_, item)| *item));
+        self.turns = if aged.is_some() || fronts.len() < 2 {
+            0
+        } else {
+            self.turns + 1
         };
-        let (normal, low) = (of(self, Priority::Normal), of(self, Priority::Low));
-        let aged = low.is_some_and(|low| now.since(self.ready_since[usize::from(low)]) >= fairness().ageing);
-        let low_turn = normal.is_none() || (aged && self.turns >= fairness().weight);
-        let item = if low_turn { low } else { normal };
-        self.turns = if low_turn || low.is_none() { 0 } else { self.turns + 1 };
         let item = item?;
         self.ready.retain(|other| *other != item);
         let slot = self.item(item);
@@ -317,7 +329,7 @@ fn compare(queue: &WorkQueue<u8, Causes>, model: &Model, now: Instant) -> Result
     }
     let metrics = queue.metrics(now);
     let running = model.items.iter().filter(|item| item.running.is_some()).count();
-    prop_assert_eq!(metrics.depth_normal + metrics.depth_low, model.ready.len());
+    prop_assert_eq!(metrics.depths.values().sum::<usize>(), model.ready.len());
     prop_assert_eq!((metrics.delayed, metrics.running), (model.delayed.len(), running));
     prop_assert_eq!(
         queue.is_idle(),

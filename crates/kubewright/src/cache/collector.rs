@@ -31,11 +31,16 @@ impl Caches {
 
 type Row = (&'static str, &'static str, fn(&SharedInformer) -> f64);
 
-const ROWS: [Row; 3] = [
+const ROWS: [Row; 4] = [
     (
         "kubewright_cache_objects",
         "Number of objects in the cache, by kind and scope",
         |informer| informer.core().len() as f64,
+    ),
+    (
+        "kubewright_cache_bytes",
+        "Bytes of the objects in the cache at rest, by kind and scope",
+        |informer| informer.core().bytes() as f64,
     ),
     (
         "kubewright_cache_healthy",

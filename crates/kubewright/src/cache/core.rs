@@ -27,7 +27,7 @@ use super::scope::Scope;
 use super::shared::{Contents, SharedStore};
 use super::store::{CONTROLLER_UID, KubeMeta, ORPHANS, orphan_in};
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form, looked};
+use crate::form::{Cached, Form, check, text_len};
 use crate::request::Request;
 
 /// The values of an object in an index.
@@ -113,7 +113,8 @@ impl Core {
             return;
         }
         for object in self.list_in(None) {
-            drop(looked(&object, self.form.id));
+            // Those that cannot be read are noted.
+            let _ = check(&*object, self.form.id);
         }
         self.store.report_unreadable();
     }
@@ -341,6 +342,12 @@ impl Core {
                 .count(),
         };
         all.saturating_sub(self.part.not_shown())
+    }
+
+    /// The texts of its objects.
+    pub(crate) fn bytes(&self) -> usize {
+        let objects = self.found(|store| store.list(None).items);
+        objects.iter().map(|object| text_len(&**object)).sum()
     }
 
     pub(crate) fn resource_version(&self) -> Option<String> {

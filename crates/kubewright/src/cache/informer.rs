@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use futures::TryFutureExt;
 use kube::core::ApiResource;
+use kubewright_engine::HandlerId;
 use kubewright_engine::dispatch::Handler;
-use kubewright_engine::{Event, HandlerId};
 
 use super::change::Change;
 use super::core::SharedInformer;
@@ -21,7 +21,7 @@ use super::kind_informers::KindInformers;
 use super::scope::Scope;
 use super::store::Store;
 use crate::error::Result;
-use crate::form::{Cached, typed_event, with_typed};
+use crate::form::{Cached, Event, typed_event, with_typed};
 use crate::object::AnyObject;
 use crate::request::Request;
 

@@ -53,8 +53,8 @@ pub use self::change::{Change, ChangeKind};
 pub use self::informer::{Health, Informer, SYNC_TIMEOUT, Unreadable};
 pub use self::scope::Scope;
 pub use self::store::{CONTROLLER_UID, Store};
+pub use kubewright_engine::HandlerId;
 use kubewright_engine::ObjectKey;
-pub use kubewright_engine::{Event, HandlerId};
 
 pub(crate) use self::core::Core;
 use self::core::WatchGuard;
@@ -69,6 +69,7 @@ pub(crate) use self::transform::Transforms;
 use self::watch::Watching;
 pub(crate) use self::wire::decode_page;
 use crate::clock::{Clock, Entropy, Env};
+use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::form::Form;
 use crate::form::packed::Budget;
@@ -138,6 +139,8 @@ pub(crate) struct StoreOptions {
     pub(crate) transforms: Transforms,
     /// Of these types a part only.
     pub(crate) scopes: BTreeMap<TypeId, Scope>,
+    /// Whether a read that nobody has declared is an error.
+    pub(crate) refuses_undeclared: bool,
 }
 
 impl StoreOptions {
@@ -388,27 +391,33 @@ impl Cache {
         })
     }
 
-    /// The informer that a read is answered from. When nobody has declared that read, its watch starts now; that is said
-    /// once.
-    pub(crate) fn read_of(&self, form: &Form) -> KindInformers {
-        let declared = self.existing_of(form).is_some();
-        let parts = self.pinned_of(form);
-        let waits = || parts.iter().any(|part| !part.is_synced());
-        let managed = || self.0.listeners.recorder.get().is_some();
-        if !declared && managed() && waits() {
+    /// The informer that a read is answered from. When nobody has declared that read, and no store has its objects, its
+    /// watch starts now; that is said once.
+    ///
+    /// # Errors
+    /// Where such reads are refused.
+    pub(crate) fn read_of(&self, form: &Form) -> Result<KindInformers> {
+        let managed = self.0.listeners.recorder.get().is_some();
+        if managed && self.existing_of(form).is_none() && !self.is_read(form) {
             let ApiResource {
                 group, plural, kind, ..
             } = &form.resource;
+            if self.0.kept.refuses_undeclared {
+                return Err(Error::Configuration(format!(
+                    "nobody declares that {kind} is read: add .reads::<{kind}>(Scope::all()) to the controller or the operator, \
+                     or a narrower scope, or read with Client::live; in production this read starts a watch of all its objects"
+                )));
+            }
             if self.state().undeclared.insert((group.clone(), plural.clone())) {
                 tracing::warn!(
-                    resource = parts.of(None).name(),
+                    resource = self.0.listeners.name(&form.resource, &self.read_scope(form)),
                     "no controller declares that it reads {kind}: this first read starts a watch of all its objects, or \
                      makes one wider; add .reads::<{kind}>(Scope::all()) to the controller, or a narrower scope, or read \
                      with Client::live"
                 );
             }
         }
-        parts
+        Ok(self.pinned_of(form))
     }
 
     /// The part of a type that reads are answered from.

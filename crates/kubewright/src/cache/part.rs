@@ -18,7 +18,7 @@ use kubewright_engine::{Event, HandlerId, Meta, ObjectKey, ResourceVersion, Unre
 use super::coverage::Coverage;
 use super::handlers::Subscriber;
 use super::store::KubeMeta;
-use crate::form::{Cached, looked, packed, unpacked};
+use crate::form::{Cached, check, packed, unpacked};
 
 /// One view of a store: a type and a scope.
 pub(crate) struct Part {
@@ -174,7 +174,7 @@ impl Part {
             } => {
                 let (object, final_state_unknown) = match before {
                     Some(broken) => (broken.last?, true),
-                    None if looked(&object, self.kind).is_ok() => (object, final_state_unknown),
+                    None if check(&*object, self.kind).is_ok() => (object, final_state_unknown),
                     None => (last?.clone(), true),
                 };
                 let event = Event::Deleted {
@@ -189,12 +189,7 @@ impl Part {
                 Err(reason) => self.keep_broken(key, &object, &reason, None),
             },
             Event::Modified { old, new } => match (read(&new), before) {
-                (Ok(held), None) => {
-                    let mut held = Vec::from_iter(held);
-                    // A single handler decodes the old state itself, if it asks for it at all.
-                    held.extend((handlers > 1).then(|| looked(&old, self.kind).ok()).flatten());
-                    seen(Event::Modified { old, new }, held)
-                }
+                (Ok(held), None) => seen(Event::Modified { old, new }, Vec::from_iter(held)),
                 (Ok(held), Some(broken)) => {
                     let event = match broken.last {
                         Some(old) => Event::Modified { old, new },
@@ -206,7 +201,7 @@ impl Part {
                     seen(event, Vec::from_iter(held))
                 }
                 (Err(reason), None) => {
-                    let last = looked(&old, self.kind).is_ok().then_some(old);
+                    let last = check(&*old, self.kind).is_ok().then_some(old);
                     self.keep_broken(key, &new, &reason, last)
                 }
                 (Err(reason), Some(broken)) => self.keep_broken(key, &new, &reason, broken.last),

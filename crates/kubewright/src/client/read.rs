@@ -196,7 +196,7 @@ impl Client {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn Cached>>>> {
         Box::pin(async move {
-            let parts = self.cache().read_of(form);
+            let parts = self.cache().read_of(form)?;
             self.get_shared(parts.covering(namespace)?, namespace, name).await
         })
     }
@@ -220,7 +220,7 @@ impl Client {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Arc<dyn Cached>>> {
-        let parts = self.cache().read_of(form);
+        let parts = self.cache().read_of(form)?;
         let informer = parts.covering(namespace)?;
         let key = ObjectKey::new(namespace, name);
         let found = informer.read_one(&key, informer.ticket(), Duration::ZERO).await;
@@ -235,6 +235,10 @@ impl Client {
         informer.synced_within(FIRST_READ_DEADLINE).await?;
         let key = ObjectKey::from(request);
         let ticket = informer.ticket();
+        if informer.is_crowded(key.namespace.as_deref()) {
+            let any = ObjectKey::new(key.namespace.as_deref(), "");
+            self.ask_for(informer, key.namespace.as_deref(), &[any], ticket).await?;
+        }
         if let Some(found) = informer.read_one(&key, ticket, self.read_deadline).await {
             return found?.map(|object| informer.core().unpacked(object)).transpose();
         }
@@ -250,7 +254,7 @@ impl Client {
         which: Selection<'a>,
     ) -> BoxFuture<'a, Result<Objects>> {
         Box::pin(async move {
-            let parts = self.cache().read_of(form);
+            let parts = self.cache().read_of(form)?;
             self.list_parts(&parts, namespace, which).await
         })
     }

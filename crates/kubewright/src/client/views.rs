@@ -46,7 +46,7 @@ impl Client {
         namespace: Option<&str>,
         owner_uid: &str,
     ) -> Result<Vec<Arc<V>>> {
-        let parts = self.cache().read_of(&Form::of::<K>());
+        let parts = self.cache().read_of(&Form::of::<K>())?;
         let mut views = Vec::new();
         for informer in parts.listed(namespace)? {
             let objects = self

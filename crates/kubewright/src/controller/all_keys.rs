@@ -77,7 +77,7 @@ impl AllKeys {
             streak.last = Some(now);
             LONGEST.min(FIRST.saturating_mul(2_u32.saturating_pow(streak.failures)))
         };
-        self.requests.add_after((), delay, Priority::Low, Causes::of(cause));
+        self.requests.add_after((), delay, Priority::LOW, Causes::of(cause));
     }
 }
 

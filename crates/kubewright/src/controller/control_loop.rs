@@ -26,7 +26,7 @@ use super::take_over::FreshShards;
 use super::{Controller, ErasedReconciler, Settings};
 use crate::action::Action;
 use crate::cache::{KindInformers, SYNC_TIMEOUT, SharedInformer};
-use crate::cause::{Cause, Causes};
+use crate::cause::{Cause, Causes, Room};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
@@ -108,6 +108,7 @@ impl Controller {
             inner: queue.clone(),
             shards: shards.clone(),
             standby: Standby::default(),
+            room: Room::default(),
         };
         let standby = keys.standby.clone();
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
@@ -339,7 +340,7 @@ impl Drop for TakenKey<'_> {
             let causes = Causes::of(Cause::requested(
                 "its reconcile was dropped when this replica stopped leading",
             ));
-            self.queue.add(request, Priority::Normal, causes);
+            self.queue.add(request, Priority::NORMAL, causes);
         }
         if let Some(worked) = self.queue.done(self.token) {
             self.metrics.worked(worked);
@@ -404,7 +405,12 @@ impl Workers {
     async fn work(self: Arc<Self>) {
         let queue = &self.prepared.queue;
         let worker = self.options.watchdog.worker(&self.prepared.name);
-        while let Some(work) = queue.next().await {
+        loop {
+            // One that was aborted goes on until it waits for something, which a full queue and a quick reconciler never do.
+            if self.permit.over().now_or_never().is_some() {
+                return;
+            }
+            let Some(work) = queue.next().await else { return };
             let key = TakenKey {
                 queue,
                 metrics: &self.metrics,

@@ -27,7 +27,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::core::ApiResource;
-use kubewright_engine::Event;
 use kubewright_engine::backoff::Exponential;
 use kubewright_engine::rate::RateLimiter;
 
@@ -36,7 +35,7 @@ use crate::cache::{Scope, SharedInformer};
 use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
-use crate::form::{Form, typed};
+use crate::form::{Event, Form, typed};
 use crate::object::Object;
 use crate::rate::Guarded;
 use crate::request::Request;
@@ -288,7 +287,7 @@ impl Controller {
     /// Declares that the reconciler reads a kind, or a part of it, through [`Client::get`](crate::Client::get) and
     /// [`Client::list`](crate::Client::list). Its watch is then started with the others and for that part only; the role
     /// has the rights; and the first reconcile finds it listed. A read of a kind that nobody declares starts a watch of
-    /// all its objects, and says so in the log. What is read seldom needs no watch: [`Client::live`](crate::Client::live).
+    /// all its objects and says so in the log; in a `TestCluster` it fails. What is read seldom needs no watch: [`Client::live`](crate::Client::live).
     ///
     /// Reads of the whole manager show this part; of parts that several controllers declare, the least that has them all.
     /// The controller's own kind, and those that it owns, watches or indexes, are declared by that.

@@ -21,12 +21,15 @@ impl Workers {
         let queue = &self.prepared.queue;
         let error = match result {
             // The queue forgets failures at the end of a run that asks for no retry.
-            Ok(Action { requeue_after }) => {
+            Ok(Action {
+                requeue_after,
+                priority,
+            }) => {
                 return match requeue_after {
                     None => Outcome::Done,
                     Some(delay) => {
                         let causes = Causes::of(Cause::timer(delay));
-                        queue.add_after(request.clone(), delay, Priority::Normal, causes);
+                        queue.add_after(request.clone(), delay, Priority(priority), causes);
                         Outcome::RequeueAfter(delay)
                     }
                 };

@@ -21,12 +21,12 @@ use tokio::task::JoinSet;
 use super::all_keys::{AllKeys, Panics};
 use super::mapper::{LookUp, Mapper, SourceError};
 use crate::cache::{Core, Health, Keys, KindInformers, Scope, SharedInformer};
-use crate::cause::{Cause, CauseKind, Causes};
+use crate::cause::{Cause, CauseKind, Causes, Room};
 use crate::client::Client;
 use crate::clock::Entropy;
 use crate::controller::waker::Waker;
 use crate::error::{Error, Result};
-use crate::form::{Cached, Form, changes_of, typed_event};
+use crate::form::{self, Cached, Form, typed_event};
 use crate::object::{Object, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
@@ -47,6 +47,8 @@ pub(crate) struct KeyQueue {
     pub(crate) inner: Queue<Request, Causes>,
     pub(crate) shards: Option<Shards>,
     pub(crate) standby: Standby,
+    /// For the states that the causes of its keys keep.
+    pub(crate) room: Room,
 }
 
 /// Whether another replica leads. Keys are queued meanwhile, without their causes: those of every object that changes
@@ -239,7 +241,7 @@ pub(super) struct Watching {
     /// Unless it is the controller's own.
     pub(super) cluster: Option<String>,
     pub(super) filters: Vec<Filter>,
-    pub(super) low: bool,
+    pub(super) priority: Priority,
     pub(super) mapping: Mapping,
 }
 
@@ -277,7 +279,7 @@ pub(super) type Filter = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
 pub(crate) struct Predicates(Vec<(TypeId, String, Filter)>);
 
 impl Predicates {
-    pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static) {
+    pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&form::Event<K>) -> bool + Send + Sync + 'static) {
         let filter = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
         self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), filter));
     }
@@ -350,7 +352,7 @@ pub(super) fn start_own(own: &KindInformers, predicates: &Predicates, queue: Key
         own.check_objects();
     }
     let keys = keys_of(queue, |event| Some(vec![request_of(&**event.object())]));
-    subscribe(own, predicates.of(kind), false, panics, keys)
+    subscribe(own, predicates.of(kind), Priority::NORMAL, panics, keys)
 }
 
 impl Source {
@@ -423,7 +425,7 @@ async fn tick(period: Duration, own: Keys, queue: KeyQueue, entropy: Entropy) {
         let causes = Causes::of(Cause::requested(format!("looked at every {period:?}")));
         for key in own.all() {
             let late = period.mul_f64((entropy.draw() >> 32) as f64 / f64::from(u32::MAX) / 10.0);
-            queue.add_after(key, late, Priority::Low, causes.clone());
+            queue.add_after(key, late, Priority::LOW, causes.clone());
         }
     }
 }
@@ -447,7 +449,7 @@ impl Watching {
         }
         let (of_kind, of_source) = (context.predicates.of(self.form.id), self.filters);
         let filter: Filter = Arc::new(move |event| of_kind(event) && of_source.iter().all(|filter| filter(event)));
-        let (queue, low, panics) = (context.queue.clone(), self.low, context.panics.clone());
+        let (queue, priority, panics) = (context.queue.clone(), self.priority, context.panics.clone());
         Ok(match self.mapping {
             Mapping::Owner { any } => {
                 let owner = context.owner.clone();
@@ -455,7 +457,7 @@ impl Watching {
                     let states = each_state(event);
                     Some(states.flat_map(|object| owner.owners_of(object, any)).collect())
                 };
-                subscribe(&parts, filter, low, panics, keys_of(queue, keys))
+                subscribe(&parts, filter, priority, panics, keys_of(queue, keys))
             }
             Mapping::Mapped(map) => {
                 let (catching, all, kind) = (panics.clone(), context.all.clone(), self.kind.kind.clone());
@@ -464,27 +466,28 @@ impl Watching {
                     let keys = catching.catch("mapping", &kind, keys);
                     keys.map_err(|cause| all.wake_after_panic(cause)).ok()
                 };
-                subscribe(&parts, filter, low, panics, keys_of(queue, keys))
+                subscribe(&parts, filter, priority, panics, keys_of(queue, keys))
             }
             Mapping::All => {
-                let all = context.all.clone();
+                let (all, room) = (context.all.clone(), queue.room);
                 let wake = move |event: &Event<Any>, passed: Passed<'_>| match passed.broken {
-                    None => all.wake(passed.priority, cause_of(passed.resource, event)),
+                    None => all.wake(passed.priority, cause_of(passed.resource, event, &room)),
                     Some(cause) => all.wake_after_panic(cause),
                 };
-                subscribe(&parts, filter, low, panics, wake)
+                subscribe(&parts, filter, priority, panics, wake)
             }
             Mapping::LookedUp(map) => {
                 let mut tasks = JoinSet::new();
                 let name = format!("{}, {}", context.controller, self.kind.kind);
                 let client = context.client.only_reading();
+                let room = queue.room.clone();
                 let mapper = Mapper::start(&name, map, client, queue, context.own.keys(), &mut tasks);
                 let changes = mapper.sender();
                 let put = move |event: &Event<Any>, passed: Passed<'_>| {
-                    let cause = passed.broken.unwrap_or_else(|| cause_of(passed.resource, event));
+                    let cause = passed.broken.unwrap_or_else(|| cause_of(passed.resource, event, &room));
                     changes.put(event, passed.priority, cause);
                 };
-                let mut source = subscribe(&parts, filter, low, panics, put);
+                let mut source = subscribe(&parts, filter, priority, panics, put);
                 source.error = Some(mapper.last_error());
                 source.tasks = tasks;
                 source
@@ -536,7 +539,7 @@ fn keys_of(
         let causes = match event {
             // It would be forgotten anyway.
             Event::Modified { .. } if queue.standby.is() => Causes::default(),
-            _ => Causes::of(cause_of(passed.resource, event)),
+            _ => Causes::of(cause_of(passed.resource, event, &queue.room)),
         };
         for key in keys {
             queue.add(key, passed.priority, causes.clone());
@@ -549,7 +552,7 @@ fn keys_of(
 fn subscribe(
     parts: &KindInformers,
     filter: Filter,
-    low: bool,
+    urgency: Priority,
     panics: Panics,
     take: impl Fn(&Event<Any>, Passed<'_>) + Send + Sync + 'static,
 ) -> ActiveSource {
@@ -562,9 +565,8 @@ fn subscribe(
         };
         // Objects of the first list can wait for present changes.
         let priority = match event {
-            Event::Added { initial: true, .. } => Priority::Low,
-            _ if low => Priority::Low,
-            _ => Priority::Normal,
+            Event::Added { initial: true, .. } => urgency.min(Priority::LOW),
+            _ => urgency,
         };
         let resource = &resource;
         take(
@@ -582,12 +584,12 @@ fn subscribe(
     ActiveSource::of(Origin::Informers(informers.collect()))
 }
 
-fn cause_of(resource: &ApiResource, event: &Event<Any>) -> Cause {
+fn cause_of(resource: &ApiResource, event: &Event<Any>, room: &Room) -> Cause {
     let object = event.object().object_id().reference(resource);
     match event {
         Event::Added { initial: true, .. } => Cause::about(CauseKind::InitialList, object),
         Event::Added { .. } => Cause::about(CauseKind::Created, object),
-        Event::Modified { old, new } => Cause::changed(object, changes_of(&**old, &**new), new.object_id().version),
+        Event::Modified { old, new } => Cause::changed(object, old, new, room),
         Event::Deleted { .. } => Cause::about(CauseKind::Deleted, object),
     }
 }

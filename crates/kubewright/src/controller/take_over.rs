@@ -57,7 +57,7 @@ impl Prepared {
     pub(super) fn add_all(&self) {
         for request in self.own.keys().all() {
             let causes = Causes::of(Cause::requested("this replica leads again"));
-            self.queue.add(request, Priority::Low, causes);
+            self.queue.add(request, Priority::LOW, causes);
         }
     }
 
@@ -73,12 +73,12 @@ impl Prepared {
                 self.catch_up(since, progress).await;
             }
             for (request, causes) in self.fresh.confirm(known.clone()) {
-                self.queue.add(request, Priority::Normal, causes);
+                self.queue.add(request, Priority::NORMAL, causes);
             }
             for request in self.own.keys().all() {
                 if gained.has(&request) {
                     let causes = Causes::of(Cause::requested("this replica takes over its shard"));
-                    self.queue.add(request, Priority::Low, causes);
+                    self.queue.add(request, Priority::LOW, causes);
                 }
             }
         }

@@ -210,7 +210,7 @@ impl Connection {
     fn put(&self, WakeUp(request, cause): &WakeUp) -> bool {
         let add = |request: Request| {
             let here = self.queue.holds(&request);
-            self.queue.add(request, Priority::Normal, Causes::of(cause.clone()));
+            self.queue.add(request, Priority::NORMAL, Causes::of(cause.clone()));
             here
         };
         match request {

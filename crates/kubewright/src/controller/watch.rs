@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use kube::core::ApiResource;
-use kubewright_engine::Event;
+use kubewright_engine::queue::Priority;
 
 use super::sources::{Filter, Mapping, Source, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::form::{Form, read_typed, typed_event, with_typed};
+use crate::form::{Event, Form, read_typed, typed_event, with_typed};
 use crate::object::{AnyObject, Object};
 use crate::request::Request;
 use crate::webhook::Kind;
@@ -53,7 +53,7 @@ pub struct Watch<K> {
     scope: Scope,
     cluster: Option<String>,
     filters: Vec<Filter>,
-    low: bool,
+    priority: Priority,
     of: PhantomData<fn() -> K>,
 }
 
@@ -98,7 +98,7 @@ impl<K: AnyObject> Watch<K> {
             scope: Scope::all(),
             cluster: None,
             filters: Vec::new(),
-            low: false,
+            priority: Priority::NORMAL,
             of: PhantomData,
         }
     }
@@ -133,16 +133,24 @@ impl<K: AnyObject> Watch<K> {
     /// decoded.
     #[must_use]
     pub fn deleted(mut self) -> Watch<K> {
-        self.filters
-            .push(Arc::new(|event| matches!(event, Event::Deleted { .. })));
+        self.filters.push(Arc::new(|event| {
+            matches!(event, kubewright_engine::Event::Deleted { .. })
+        }));
         self
     }
 
-    /// Keys that it wakes wait for more urgent ones, but not for ever: after a second they take part in turns.
+    /// How urgent the keys are that it wakes: those of a higher priority come first. Others have 0, and those of the
+    /// first list and of resyncs -100. Lower ones do not wait for ever: after a second they take part in turns.
     #[must_use]
-    pub fn low_priority(mut self) -> Watch<K> {
-        self.low = true;
+    pub fn priority(mut self, priority: i32) -> Watch<K> {
+        self.priority = Priority(priority);
         self
+    }
+
+    /// [`Watch::priority`] of -100, as the first list has it.
+    #[must_use]
+    pub fn low_priority(self) -> Watch<K> {
+        self.priority(Priority::LOW.0)
     }
 
     /// Wakes the object of the controller's kind that controls the changed one (the owner reference with `controller:
@@ -195,7 +203,7 @@ impl<K: AnyObject> Watch<K> {
             scope: self.scope,
             cluster: self.cluster,
             filters: self.filters,
-            low: self.low,
+            priority: self.priority,
             mapping,
         })
     }

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::lease;
 use super::request::Requests;
-use crate::cache::{Event, Health, Informer, Scope};
+use crate::cache::{Health, Informer, Scope};
+use crate::form::Event;
 
 /// News of Leases.
 pub(crate) enum LeaseEvent {
@@ -51,7 +52,7 @@ impl Leases {
             // The users have ended when nobody listens.
             let _ = told.send(match event {
                 Event::Deleted { .. } => LeaseEvent::Deleted(lease.metadata.name.clone().unwrap_or_default()),
-                _ => LeaseEvent::Changed(Box::new((**lease).clone())),
+                _ => LeaseEvent::Changed(Box::new((***lease).clone())),
             });
         });
         Leases {

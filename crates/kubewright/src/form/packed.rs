@@ -23,7 +23,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -92,6 +92,34 @@ pub(crate) struct Packed {
     /// By the number of the cache. Most objects are never decoded, and most others as one type.
     states: Mutex<Vec<(u32, State)>>,
     views: Views,
+    /// What is decoded of it is kept for those who look next, until the [`Lease`] ends.
+    leased: AtomicBool,
+}
+
+/// Several will look at a state that passes by: it is decoded once for all of them, by the first that does.
+pub(crate) struct Lease {
+    object: Arc<dyn Cached>,
+    kind: TypeId,
+}
+
+impl Lease {
+    /// Of an object at rest.
+    pub(crate) fn of(object: &Arc<dyn Cached>, kind: TypeId) -> Option<Lease> {
+        super::packed(&**object)?.leased.store(true, Ordering::Relaxed);
+        Some(Lease {
+            object: object.clone(),
+            kind,
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(packed) = super::packed(&*self.object) {
+            packed.leased.store(false, Ordering::Relaxed);
+            packed.settle(self.kind);
+        }
+    }
 }
 
 enum State {
@@ -100,6 +128,8 @@ enum State {
     /// At rest, except for its holders, if there were any when it was laid down. Nothing points to it otherwise: a
     /// `Weak` keeps the room of a whole Pod, though not what the Pod owns.
     AtRest(Option<Weak<dyn Cached>>),
+    /// Outside of the cache, until the [`Lease`] ends.
+    Lent(Arc<dyn Cached>),
     /// It cannot be decoded, and why.
     Broken(Arc<str>),
 }
@@ -121,6 +151,7 @@ impl Packed {
             decoders: decoders.clone(),
             states: Mutex::default(),
             views: Views::default(),
+            leased: AtomicBool::new(false),
         })
     }
 
@@ -176,8 +207,30 @@ impl Packed {
             return held;
         }
         let object = self.decode(&mut states, &cache)?;
-        set(&mut states, &cache, State::AtRest(Some(Arc::downgrade(&object))));
+        let state = match self.leased.load(Ordering::Relaxed) {
+            true => State::Lent(object.clone()),
+            false => State::AtRest(Some(Arc::downgrade(&object))),
+        };
+        set(&mut states, &cache, state);
         Ok(object)
+    }
+
+    /// Somebody who has looked has let go: if nobody else holds the object, its room is given back.
+    pub(crate) fn settle(&self, kind: TypeId) {
+        let Ok(cache) = self.decoders.of(kind) else { return };
+        let leased = self.leased.load(Ordering::Relaxed);
+        let mut states = self.states();
+        let left = match found(&states, &cache) {
+            Some(State::AtRest(Some(object))) if object.strong_count() == 0 => None,
+            Some(State::Lent(object)) if !leased => match Arc::strong_count(object) {
+                1 => None,
+                _ => Some(Arc::downgrade(object)),
+            },
+            _ => return,
+        };
+        let before = set(&mut states, &cache, State::AtRest(left));
+        drop(states);
+        drop(before); // its `Drop` is the user's
     }
 
     /// Whether it can be read as a type, if that was tried.
@@ -185,7 +238,7 @@ impl Packed {
         let cache = self.decoders.of(kind).ok()?;
         Some(match found(&self.states(), &cache)? {
             State::Broken(reason) => Err(reason.clone()),
-            State::Decoded(_) | State::AtRest(_) => Ok(()),
+            State::Decoded(_) | State::AtRest(_) | State::Lent(_) => Ok(()),
         })
     }
 
@@ -266,7 +319,7 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> T {
 impl State {
     fn held(&self) -> Option<Result<Arc<dyn Cached>, Arc<str>>> {
         match self {
-            State::Decoded(object) => Some(Ok(object.clone())),
+            State::Decoded(object) | State::Lent(object) => Some(Ok(object.clone())),
             State::AtRest(object) => object.as_ref().and_then(Weak::upgrade).map(Ok),
             State::Broken(reason) => Some(Err(reason.clone())),
         }

@@ -16,11 +16,13 @@ use crate::cache::{Scope, StoreOptions};
 use crate::clock::{Clock, Entropy, Env};
 use crate::controller::Controller;
 use crate::election::LeaderElection;
+use crate::form::Form;
 use crate::form::packed::Budget;
 use crate::health::Check;
 use crate::metrics::Metrics;
 use crate::object::Object;
 use crate::observe::Observer;
+use crate::rule::Rule;
 use crate::runnable::Runnable;
 use crate::sharding::Sharding;
 use crate::webhook::{Parts, WebhookServer};
@@ -44,6 +46,7 @@ pub(crate) struct Options {
     pub(crate) clusters: Vec<(String, kube::Client)>,
     pub(crate) kept: StoreOptions,
     pub(crate) env: Env,
+    pub(crate) reads: Vec<DeclaredRead>,
     pub(crate) graceful: Duration,
     pub(crate) commands: (Controllers, mpsc::Receiver<Command>),
 }
@@ -67,10 +70,19 @@ impl Options {
             clusters: Vec::new(),
             kept: StoreOptions::default(),
             env: Env::default(),
+            reads: Vec::new(),
             graceful: GRACEFUL_SHUTDOWN,
             commands: Controllers::channel(),
         }
     }
+}
+
+/// A kind, or a part of it, that something besides the controllers reads.
+pub(crate) struct DeclaredRead {
+    pub(crate) form: Form,
+    pub(crate) scope: Scope,
+    /// For the role.
+    pub(crate) rule: Rule,
 }
 
 /// Gives a type with a field `options` a method for each option. The types that it names are imported where it stands.
@@ -169,6 +181,29 @@ macro_rules! options {
             /// ```
             pub fn cluster(mut self, name: impl Into<String>, client: kube::Client) -> Self {
                 self.options.clusters.push((name.into(), client));
+                self
+            }
+
+            /// Declares that webhooks or runnables read a kind, or a part of it, through the cache; see
+            /// [`Controller::reads`](crate::Controller::reads), which is for reconcilers.
+            pub fn reads<K: Object>(mut self, scope: Scope) -> Self {
+                let rule = match &scope.namespace {
+                    Some(namespace) => Rule::of::<K>().namespace(namespace),
+                    None => Rule::of::<K>(),
+                };
+                self.options.reads.push(DeclaredRead {
+                    form: Form::of::<K>(),
+                    scope,
+                    rule: rule.verbs(["get", "list", "watch"]),
+                });
+                self
+            }
+
+            /// Whether a cached read of a kind that nobody declares fails, and says which line to add. Otherwise it starts a
+            /// watch, and says so once in the log. Off by default; a `TestCluster` switches it on for the operators that it
+            /// runs.
+            pub fn refuse_undeclared_reads(mut self, refuse: bool) -> Self {
+                self.options.kept.refuses_undeclared = refuse;
                 self
             }
 

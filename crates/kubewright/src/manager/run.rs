@@ -280,6 +280,9 @@ impl Run {
         let others = client.other_clusters();
         let caches = others.iter().map(|(_, client)| client).chain([&client]);
         let declaring: Vec<_> = caches.map(|client| client.cache().declaring()).collect();
+        for read in &self.options.reads {
+            client.cache().declare_read(&read.form, read.scope.clone());
+        }
         let prepared = std::mem::take(&mut self.options.controllers)
             .into_iter()
             .map(|controller| controller.prepare(&client, self.shards.as_ref()))

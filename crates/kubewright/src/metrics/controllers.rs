@@ -310,11 +310,10 @@ impl Collector for Queues {
             MetricType::Gauge,
         )?;
         for (name, metrics) in &all {
-            // controller-runtime's `LowPriority` is -100.
-            for (priority, depth) in [("0", metrics.depth_normal), ("-100", metrics.depth_low)] {
+            for (priority, depth) in &metrics.depths {
                 let [controller, name] = labels(name);
-                let labels = [controller, name, ("priority", priority.to_owned())];
-                gauge(depth as f64).encode(depths.encode_family(&labels)?)?;
+                let labels = [controller, name, ("priority", priority.0.to_string())];
+                gauge(*depth as f64).encode(depths.encode_family(&labels)?)?;
             }
         }
         for (name, help, value) in GAUGES {

@@ -100,10 +100,9 @@ mod tests {
             namespace: Some("default".into()),
             name: "hello".into(),
         };
-        let changed = Cause::changed(
+        let changed = Cause::changed_in(
             object.clone(),
             changes_between(&json!({"spec": {"replicas": 1}}), &json!({"spec": {"replicas": 3}})),
-            None,
         );
         let started = check(&Message::Observed(Observation::ReconcileStarted {
             controller: "guestbook".into(),

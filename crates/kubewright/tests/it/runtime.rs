@@ -5,7 +5,7 @@
 //!
 //! | invariant | test |
 //! |---|---|
-//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `k1_…` |
+//! | K1 reads see own writes | the engine's `receipts::tests` (exhaustive), `k1_…`; many writers: `crates/testing/tests/it/runtime/own_writes.rs` |
 //! | K2 out-of-scope writes do not block | the engine's `receipts::tests`, `cache::scope::tests::k2_…`, `k2_…` |
 //! | K3 deletes | the engine's `receipts::tests`, `k3_…` |
 //! | K4 unknown outcomes, dry runs, dropped futures, restores | the engine's `receipts::tests`, `k4_…` |
@@ -51,9 +51,9 @@ use std::time::Duration;
 
 use crate::fake::{Fake, Seen};
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
-use kubewright::kube::api::{Patch, PostParams};
+use kubewright::kube::api::Patch;
 use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
-use kubewright::kube::{self, Api, Resource, ResourceExt};
+use kubewright::kube::{self, ResourceExt};
 use kubewright::{
     Action, Cache, Client, Context, Controller, Error, Event, EventType, Health, Manager, Observation, Outcome,
     Reconciler, Request, Result, Scope, Stop, api_resource,
@@ -1803,67 +1803,6 @@ async fn writes_are_observed_with_the_fields_they_changed() {
         "delete ConfigMap a/y: ",
     ];
     assert_eq!(*told.lock().expect("quiet"), expected);
-}
-
-/// A plain kube client beside ours: its writes are seen through the watch.
-#[tokio::test]
-async fn what_others_write_arrives() {
-    let fake = Fake::new();
-    let client = client(&fake);
-    client.list::<ConfigMap>(None).await.expect("a list");
-    let api: Api<ConfigMap> = Api::namespaced(fake.client(), "a");
-    api.create(&PostParams::default(), &config("a", "x", "1"))
-        .await
-        .expect("created");
-    let store = client.cache().informer::<ConfigMap>().store();
-    eventually("the cache has it", || store.get(Some("a"), "x").is_some()).await;
-    let object = store.get(Some("a"), "x").expect("it is there");
-    assert_eq!(object.meta().managed_fields, None);
-}
-
-/// K1 under real concurrency: every task always reads its own last write, with any writes of the others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn k1_holds_for_many_writers_at_once() {
-    let fake = Fake::new();
-    let client = client(&fake);
-    let tasks: Vec<_> = (0..8)
-        .map(|task| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                let name = format!("c{task}");
-                client.create(&config("a", &name, "0")).await.expect("created");
-                for number in 1..50 {
-                    let wanted = number.to_string();
-                    let patch = Patch::Merge(json!({ "data": { "key": wanted } }));
-                    client
-                        .patch::<ConfigMap, Value>(Some("a"), &name, &patch)
-                        .await
-                        .expect("patched");
-                    let read = client
-                        .get::<ConfigMap>(Some("a"), &name)
-                        .await
-                        .expect("a read")
-                        .expect("it exists");
-                    assert_eq!(value_of(&read), wanted);
-                }
-                let all = client.list::<ConfigMap>(Some("a")).await.expect("a list");
-                let own = all
-                    .iter()
-                    .find(|config| config.name_any() == name)
-                    .expect("it is listed");
-                assert!(client.delete(&**own).await.expect("deleted"));
-                assert_eq!(client.get::<ConfigMap>(Some("a"), &name).await.expect("a read"), None);
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("no task saw an older state");
-    }
-    assert_eq!(
-        fake.seen("GET", "/configmaps/").len(),
-        0,
-        "every answer came from the cache"
-    );
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub(super) fn is_unplaced(pod: &Pod) -> bool {
 /// is not asked.
 pub(super) fn rejects(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
     let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    if room.is_none_or(|room| room.is_empty()) {
+    if room.is_none_or(std::collections::BTreeMap::is_empty) {
         return None;
     }
     let count = i128::try_from(others.len()).unwrap_or(i128::MAX);

@@ -161,12 +161,9 @@ where
     let mut unreadable = Vec::new();
     for _ in 0..objects {
         let sample = sample(from, &K::crd_schema(), &mut random);
-        let object = match as_type_sees::<K>(sample.clone()) {
-            Ok(object) => object,
-            Err(_) => {
-                unreadable.push(sample);
-                continue;
-            }
+        let Ok(object) = as_type_sees::<K>(sample.clone()) else {
+            unreadable.push(sample);
+            continue;
         };
         if let Some(problem) = trip(&object) {
             let (object, what) = shrink::<K>(object, problem, &trip);

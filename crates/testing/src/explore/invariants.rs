@@ -11,11 +11,14 @@ use serde_json::Value;
 
 use super::snapshot::stores;
 
+/// Whether it holds of all objects.
+type Holds = dyn Fn(&[Value]) -> bool + Send + Sync;
+
 /// What holds, in words, and whether it does.
 #[derive(Clone)]
 pub(super) struct Invariant {
     pub(super) what: String,
-    pub(super) holds: Arc<dyn Fn(&[Value]) -> bool + Send + Sync>,
+    pub(super) holds: Arc<Holds>,
 }
 
 /// What first did not hold after a revision, and the revision at which it did not.

@@ -225,12 +225,8 @@ impl Player {
             revisions.push(self.revision());
             match begin {
                 None if fault.is_none() => run.places.extend(self.place()?),
-                None => {}
-                Some(begin) => {
-                    if self.is_over(fault, begin, number, &run) {
-                        break;
-                    }
-                }
+                Some(begin) if self.is_over(fault, begin, number, &run) => break,
+                _ => {}
             }
             let Some(step) = steps.get(number) else { break };
             number = self.seam.next_step(step.what());

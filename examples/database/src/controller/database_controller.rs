@@ -146,6 +146,8 @@ pub fn controller(world: Arc<dyn World>) -> Controller {
         .owns::<Secret>()
         .owns::<CronJob>()
         .owns::<Job>()
+        .reads::<Pod>(ours())
+        .reads::<PersistentVolumeClaim>(ours())
         .source(Watch::<Secret>::new().map_with(askers))
         .source(Watch::<Pod>::new().within(ours()).map(of_label))
         .source(Watch::<PersistentVolumeClaim>::new().within(ours()).map(of_label))

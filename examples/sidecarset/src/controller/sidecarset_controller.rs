@@ -6,6 +6,8 @@
 //!
 //! Not here: injection, which is the task of the webhook for pods.
 
+use kubewright::Scope;
+use kubewright::k8s_openapi::api::apps::v1::ControllerRevision;
 use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubewright::predicate;
@@ -96,6 +98,7 @@ impl Reconciler for SidecarSetReconciler {
 /// The controller: it watches pods beside its SidecarSets. A pod wakes the sets that it was injected by.
 pub fn controller() -> Controller {
     Controller::of(SidecarSetReconciler)
+        .reads::<ControllerRevision>(Scope::all())
         .with_predicate::<v1alpha1::SidecarSet>(predicate::generation_changed)
         .watches::<Pod>(|pod| {
             record::injected(pod)

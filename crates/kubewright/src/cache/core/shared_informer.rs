@@ -291,6 +291,11 @@ impl SharedInformer {
         }
     }
 
+    /// Whether nothing less than a list of this namespace answers for an object in it.
+    pub(crate) fn is_crowded(&self, namespace: Option<&str>) -> bool {
+        self.core().store.receipts().is_crowded(namespace)
+    }
+
     /// A list in the namespace has waited in vain: the next one asks the API server for the missing changes.
     pub(crate) fn overdue(&self, namespace: Option<&str>, ticket: Ticket) {
         let shared = &self.core().store;
@@ -324,7 +329,10 @@ impl SharedInformer {
         let listed = versions.chain(unreadable).collect();
         let shared = &self.core().store;
         let (mut receipts, contents) = (shared.receipts(), shared.read());
-        receipts.asked_all(namespace, ticket, version, &listed, |key| view_of(&contents.store, key));
+        let shown = || contents.store.keys().cloned().collect();
+        receipts.asked_all(namespace, ticket, version, &listed, shown, |key| {
+            view_of(&contents.store, key)
+        });
         drop((receipts, contents));
         shared.changed();
     }

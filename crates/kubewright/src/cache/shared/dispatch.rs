@@ -15,6 +15,7 @@ use crate::cache::coverage::Coverage;
 use crate::cache::handlers::drop_guarded;
 use crate::cache::part::Part;
 use crate::form::Cached;
+use crate::form::packed::Lease;
 
 /// The handlers, by view.
 #[derive(Default)]
@@ -247,12 +248,18 @@ impl SharedStore {
         let Some(seen) = part.sees(event, last, selects, listening.handlers.len()) else {
             return;
         };
+        // The old state is decoded only if somebody asks for it.
+        let lease = match &seen.event {
+            Event::Modified { old, .. } if part.checks() => Lease::of(old, part.kind),
+            _ => None,
+        };
         for known in &mut listening.handlers {
             match &mut known.waiting {
                 Some(waiting) => waiting.push(seen.event.clone()),
                 None => self.report(notify(known.id, &known.handler, &seen.event).as_slice()),
             }
         }
+        drop_guarded(&self.resource.kind, lease);
         drop_guarded(&self.resource.kind, seen.held);
         drop_guarded(&self.resource.kind, [seen.event]);
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cause::ROOM;
 use k8s_openapi::api::core::v1::Pod;
 
 fn owned(api_version: &str, kind: &str, name: &str, controller: bool) -> OwnerReference {
@@ -91,42 +92,66 @@ fn both_states_of_a_modification_are_mapped() {
     );
 }
 
-/// A key that waits, behind a slow reconcile or on a replica that does not lead, keeps no object that has changed.
+/// Keys that wait, behind slow reconciles or on a replica that does not lead, keep few of the states of objects that
+/// change meanwhile, or none; and what has changed is known nevertheless.
 #[tokio::test]
-async fn what_waits_keeps_no_object() {
-    let check = async |is_standby: bool, expected: usize| {
+async fn what_waits_keeps_few_states() {
+    let check = async |is_standby: bool, causes_of_each: usize| {
         let queue = KeyQueue {
             inner: Queue::new(Box::new(kubewright_engine::backoff::Exponential::default())),
             shards: None,
             standby: Standby::default(),
+            room: Room::default(),
         };
         queue.standby.set(is_standby);
-        let take = keys_of(queue.clone(), |_| Some(vec![Request::new(Some("ns"), "key")]));
+        let name_of = |event: &Event<Any>| event.object().object_id().name.map(str::to_owned);
+        let take = keys_of(queue.clone(), move |event| {
+            let number: usize = name_of(event)?.parse().ok()?;
+            Some(vec![Request::new(Some("ns"), &(number / 10).to_string())])
+        });
         let resource = crate::object::api_resource::<Pod>();
-        let states: Vec<Arc<Any>> = (0..30)
-            .map(|number| {
-                let mut pod = pod(vec![]);
-                pod.metadata.name = Some(format!("p{}", number / 2));
-                pod.metadata.resource_version = Some(number.to_string());
-                pod.metadata.labels = Some([("n".to_owned(), number.to_string())].into());
-                Arc::new(pod) as Arc<Any>
-            })
-            .collect();
-        for (old, new) in states.iter().zip(&states[1..]) {
-            let (old, new) = (old.clone(), new.clone());
-            let passed = Passed {
-                priority: Priority::Normal,
-                resource: &resource,
-                broken: None,
-            };
-            take(&Event::Modified { old, new }, passed);
+        let state = |number: usize, version: usize| {
+            let mut pod = pod(vec![]);
+            pod.metadata.name = Some(number.to_string());
+            pod.metadata.resource_version = Some(version.to_string());
+            pod.metadata.labels = Some([("n".to_owned(), version.to_string())].into());
+            Arc::new(pod) as Arc<Any>
+        };
+        let mut states = Vec::new();
+        for number in 0..1000 {
+            let all: Vec<Arc<Any>> = (0..3).map(|version| state(number, version)).collect();
+            for (old, new) in all.iter().zip(&all[1..]) {
+                let (old, new) = (old.clone(), new.clone());
+                let passed = Passed {
+                    priority: Priority::NORMAL,
+                    resource: &resource,
+                    broken: None,
+                };
+                take(&Event::Modified { old, new }, passed);
+            }
+            states.extend(all);
         }
-        assert!(states.iter().all(|state| Arc::strong_count(state) == 1));
-        let work = queue.inner.next().await.expect("a key waits");
-        let causes = work.causes.taken();
-        assert_eq!(causes.len(), expected, "{causes:?}");
+        let kept = || states.iter().filter(|state| Arc::strong_count(state) > 1).count();
+        let each = crate::form::text_len(&*states[0]);
+        match is_standby {
+            true => assert_eq!(kept(), 0),
+            false => assert!((1..=ROOM / each).contains(&kept()), "{} states are kept", kept()),
+        }
+        for _ in 0..100 {
+            let work = queue.inner.next().await.expect("a key waits");
+            let causes = work.causes.taken();
+            assert_eq!(causes.len(), causes_of_each, "{causes:?}");
+            for cause in causes.iter().filter(|_| !is_standby) {
+                assert!(
+                    cause.to_string().ends_with("metadata.labels.n \"0\" → \"2\""),
+                    "{cause}"
+                );
+            }
+            queue.inner.done(work.token);
+        }
+        assert_eq!(kept(), 0, "once it is known what has changed");
     };
-    check(false, 15).await;
+    check(false, 10).await;
     check(true, 1).await;
 }
 

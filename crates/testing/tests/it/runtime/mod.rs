@@ -15,6 +15,7 @@ mod own_writes;
 mod restart;
 mod rights;
 mod sharding;
+mod soak;
 mod sources;
 mod stores;
 mod terms;

@@ -103,7 +103,7 @@ async fn several_namespaces_are_one_view() -> Result<()> {
     let told = Arc::new((Mutex::new(BTreeSet::new()), watch::Sender::new(0)));
     let sink = told.clone();
     let handler = informer.add_handler(move |event: &Event<ConfigMap>| {
-        let key = Request::of(&**event.object()).to_string();
+        let key = Request::of(event.object()).to_string();
         let known = &mut *sink.0.lock().expect("no panic while held");
         known.insert(key);
         sink.1.send_replace(known.len());

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use http_body_util::{BodyStream, StreamBody};
 use k8s_openapi::api::autoscaling::{v1 as hpa1, v2 as hpa2};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubewright::kube::api::Patch;
 use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
 use kubewright::kube::{self, client::Body};
 use kubewright::{
-    Action, Cache, Client, Context, Controller, Error, Event, Health, Manager, Reconciler, Request, Scope, Stop, Watch,
-    api_resource,
+    Action, Cache, Client, Context, Controller, Error, Event, Health, Manager, Observation, Outcome, Reconciler,
+    Request, Scope, Stop, Watch, api_resource,
 };
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::json;
@@ -265,6 +265,60 @@ async fn an_operator_has_one_watch_for_each_kind() -> Result<()> {
     stop.stop();
     running.await.expect("no panic")?;
     Ok(())
+}
+
+/// Reads a Secret for each ConfigMap.
+struct Undeclared;
+
+impl Reconciler for Undeclared {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, _: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        ctx.client().get::<Secret>(Some("default"), "x").await?;
+        Ok(Action::await_change())
+    }
+}
+
+/// A test learns of a read that nobody declares, and of the line to add; in production it starts a watch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_read_that_nobody_declares_is_an_error_in_tests() -> Result<()> {
+    let check =
+        async |controller: Controller, refuse: bool, lists_secrets: bool, failure: Option<&str>| -> Result<()> {
+            let cluster = cluster().await?;
+            cluster.client().create(&config("x", "shop", "1")).await?;
+            let watches = Watches::default();
+            let (told, mut outcomes) = watch::channel(None);
+            let observer = move |observation: &Observation| {
+                if let Observation::ReconcileFinished { request, outcome, .. } = observation
+                    && request.name() == "x"
+                {
+                    told.send_replace(Some(outcome.clone()));
+                }
+            };
+            let manager = Manager::builder(watches.of(cluster.kube()))
+                .observe(Arc::new(observer))
+                .refuse_undeclared_reads(refuse)
+                .add(controller)
+                .build()
+                .expect("it fits together");
+            let (stop, token) = Stop::pair();
+            let running = tokio::spawn(manager.run(async move { token.requested().await }));
+            let outcome = outcomes.wait_for(Option::is_some).await.expect("it runs").clone();
+            match (outcome, failure) {
+                (Some(Outcome::Done), None) => {}
+                (Some(Outcome::Retry { error, .. }), Some(failure)) => assert!(error.contains(failure), "{error}"),
+                (outcome, _) => panic!("{outcome:?}"),
+            }
+            assert_eq!(watches.count("/secrets").0 > 0, lists_secrets);
+            stop.stop();
+            running.await.expect("no panic")?;
+            Ok(())
+        };
+    let line = "add .reads::<Secret>(Scope::all())";
+    check(Controller::of(Undeclared), true, false, Some(line)).await?;
+    check(Controller::of(Undeclared), false, true, None).await?;
+    let declared = Controller::of(Undeclared).reads::<Secret>(Scope::namespace("default"));
+    check(declared, true, true, None).await
 }
 
 /// A view of some types and scopes, and what its handlers believe in.

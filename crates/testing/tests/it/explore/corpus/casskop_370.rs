@@ -60,7 +60,9 @@ enum Operation {
 }
 
 fn operator(fixed: bool) -> Operator {
-    let controller = Controller::of(Rings { fixed }).owns::<StatefulSet>();
+    let controller = Controller::of(Rings { fixed })
+        .owns::<StatefulSet>()
+        .reads::<Pod>(kubewright::Scope::all());
     Operator::new("casskop").crd::<Ring>().controller(controller)
 }
 

@@ -63,7 +63,10 @@ struct StoreSpec {
 }
 
 fn operator(fixed: bool, cleanup: Cleanup) -> Operator {
-    let controller = Controller::of(Stores { fixed, cleanup }).owns::<StatefulSet>();
+    let controller = Controller::of(Stores { fixed, cleanup })
+        .owns::<StatefulSet>()
+        .reads::<Pod>(kubewright::Scope::all())
+        .reads::<PersistentVolumeClaim>(kubewright::Scope::all());
     Operator::new("store").crd::<Store>().controller(controller)
 }
 
