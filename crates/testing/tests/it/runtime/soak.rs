@@ -202,7 +202,7 @@ async fn soak(time: Duration) -> Result<()> {
         sleep(TERM.saturating_sub(turn.elapsed())).await;
         // At the same point of the same round, so that there is as much to hold.
         if round % 4 == 0 {
-            sizes.push(replicas.each_ref().map(|replica| replica.sizes()));
+            sizes.push(replicas.each_ref().map(Replica::sizes));
         }
         let leader = replicas.iter().find(|replica| replica.leads()).expect("one leads");
         leader.away.store(true, Ordering::SeqCst);
