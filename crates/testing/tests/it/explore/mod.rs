@@ -239,5 +239,8 @@ fn check_book(text: &str) {
         std::fs::write(&page, &shown).expect("the book can be written");
     }
     let present = std::fs::read_to_string(&page).unwrap_or_default();
-    assert_eq!(present, shown, "docs/src/pictures/finding.txt is not what a report says: KUBEWRIGHT_UPDATE_BOOK=1");
+    assert_eq!(
+        present, shown,
+        "docs/src/pictures/finding.txt is not what a report says: KUBEWRIGHT_UPDATE_BOOK=1"
+    );
 }
