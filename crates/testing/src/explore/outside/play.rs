@@ -36,8 +36,9 @@ use crate::rights::Rights;
 
 /// How often is looked whether something has happened.
 const TICK: Duration = Duration::from_millis(30);
-/// How long nothing may happen in an undisturbed run until it has come to rest.
-const REST: Duration = Duration::from_millis(1000);
+/// The bounds of how long nothing may happen in an undisturbed run until it has come to rest: as long as the operator
+/// took to start. One that starts slowly, or on a slow machine, answers slowly.
+const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// How long an operator may go on asking, though nothing changes, until that is what it does all the time.
 const ASKING: Duration = Duration::from_secs(5);
 /// How long it takes to notice that a process is dead, and to start another one.
@@ -113,6 +114,7 @@ struct Player<'a> {
     panics: Vec<String>,
     outputs: Vec<Output>,
     is_hurried: bool,
+    rest: Duration,
 }
 
 impl<'a> Player<'a> {
@@ -146,6 +148,7 @@ impl<'a> Player<'a> {
             panics: Vec::new(),
             outputs: Vec::new(),
             is_hurried: false,
+            rest: REST.0,
         })
     }
 
@@ -363,6 +366,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             return Err(idle(stage, &player));
         }
     }
+    player.rest = begin.elapsed().clamp(REST.0, REST.1);
     let mut watched = player.seam.traffic(|of| of.watched.clone());
     let first_delete = stage.steps.iter().position(Step::deletes);
     let mut rested = rests(&mut player, &mut noise).await?;
@@ -416,7 +420,7 @@ fn quiet(run: &Run) -> Duration {
     // What comes after a whole rest came of itself.
     let gaps = pairs
         .map(|pair| pair[1].at.saturating_sub(pair[0].at))
-        .filter(|gap| *gap < REST);
+        .filter(|gap| *gap < REST.0);
     (gaps.max().unwrap_or_default() * 2).clamp(QUIET.0, QUIET.1)
 }
 
@@ -439,13 +443,13 @@ async fn rests(player: &mut Player<'_>, noise: &mut BTreeSet<String>) -> Result<
                 player.seam.kinds_of_requests();
             }
         }
-        if changed.elapsed() < REST || !player.is_up() {
+        if changed.elapsed() < player.rest || !player.is_up() {
             continue;
         }
-        if player.seam.quiet().is_some_and(|quiet| quiet >= REST) {
+        if player.seam.quiet().is_some_and(|quiet| quiet >= player.rest) {
             return Ok(true);
         }
-        if changed.elapsed() >= ASKING {
+        if changed.elapsed() >= player.rest + ASKING {
             noise.extend(player.seam.kinds_of_requests());
             return Ok(true);
         }

@@ -12,6 +12,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/outside")
 }
 
+#[allow(clippy::print_stderr, reason = "what did not run is told aloud")]
 fn python_is_there() -> bool {
     let tried = Command::new("python3").args(["-c", "import ssl, http.client"]).output();
     let is_there = tried.is_ok_and(|output| output.status.success());
