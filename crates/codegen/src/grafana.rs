@@ -413,7 +413,11 @@ mod tests {
         let missing: Vec<&&str> = served.iter().filter(|name| !drawn.contains(*name)).collect();
         assert_eq!(
             missing,
-            [&"kubewright_workqueue_delayed", &"workqueue_work_duration_seconds"]
+            [
+                &"kubewright_cache_bytes",
+                &"kubewright_workqueue_delayed",
+                &"workqueue_work_duration_seconds"
+            ]
         );
     }
 

@@ -34,7 +34,7 @@ const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flo
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// Tells a waiting request that it is its turn, and how many seats it has.
-type Turn = oneshot::Sender<u64>;
+type SeatSender = oneshot::Sender<u64>;
 
 /// The flow control of a server.
 pub(crate) struct FlowControl {
@@ -48,7 +48,7 @@ pub(crate) struct FlowControl {
 
 #[derive(Default)]
 struct State {
-    levels: Levels<Turn>,
+    levels: Levels<SeatSender>,
     /// The priority levels that `levels` was configured with.
     configured: Option<Arc<PriorityLevels>>,
 }
@@ -276,7 +276,7 @@ fn reject(counts: &Counts, reason: Reason) -> Rejected {
 
 /// Tells requests that have waited that they begin. The lock of the state is held, so that one that gives up either still
 /// waits or has been told.
-fn tell(begun: Vec<Begun<Turn>>) {
+fn tell(begun: Vec<Begun<SeatSender>>) {
     for begun in begun {
         let told = begun.waker.send(begun.seats);
         debug_assert!(told.is_ok(), "who does not listen has given up before");

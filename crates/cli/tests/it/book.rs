@@ -249,7 +249,7 @@ fn every_command_has_a_page() {
         .map_while(|line| line.split_whitespace().next())
         .collect();
     assert!(commands.contains(&"init"), "{help}");
-    for command in commands {
+    for command in commands.into_iter().filter(|command| *command != "help") {
         assert!(titles.contains(&command), "there is no page about {command}");
     }
 }

@@ -47,7 +47,8 @@ pub const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(30);
 ///
 /// ```
 /// use kubewright::{Controller, Manager, Result};
-/// # /// # use kubewright::{Action, Context, Reconciler};
+/// # use std::sync::Arc;
+/// # use kubewright::{Action, Context, Reconciler};
 /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
 /// # struct Mirror;
 /// # impl Reconciler for Mirror {

@@ -62,7 +62,7 @@ pub(super) struct Run {
 }
 
 /// Why it is attended to no longer.
-enum Attended {
+enum WaitOutcome {
     /// What was waited for is there.
     Met,
     /// The manager is to stop.
@@ -126,7 +126,7 @@ impl Run {
         for step in &ORDER {
             if let Some(longest) = step.waits_for_caches {
                 let late = Some(Instant::now() + longest);
-                if let Attended::Stopped = self.attend(late, failed, shutdown.as_mut()).await? {
+                if let WaitOutcome::Stopped = self.attend(late, failed, shutdown.as_mut()).await? {
                     return Ok(());
                 }
             }
@@ -145,7 +145,7 @@ impl Run {
         late: Option<Instant>,
         failed: &mut mpsc::UnboundedReceiver<Error>,
         mut shutdown: std::pin::Pin<&mut (impl Future<Output = ()> + Send)>,
-    ) -> Result<Attended> {
+    ) -> Result<WaitOutcome> {
         let patience = async {
             match late {
                 Some(late) => tokio::time::sleep_until(late).await,
@@ -156,7 +156,7 @@ impl Run {
         loop {
             tokio::select! {
                 biased;
-                () = shutdown.as_mut() => return Ok(Attended::Stopped),
+                () = shutdown.as_mut() => return Ok(WaitOutcome::Stopped),
                 Some(error) = failed.recv() => return Err(error),
                 Some(command) = self.commands.recv() => {
                     if let Some(controllers) = &mut self.controllers {
@@ -169,11 +169,11 @@ impl Run {
                 }
                 () = &mut patience => {
                     tracing::warn!(manager = self.options.name, "runnables begin although not all caches are synced; /readyz names those that are not");
-                    return Ok(Attended::Met);
+                    return Ok(WaitOutcome::Met);
                 }
             }
             if late.is_some() && *self.all_synced.borrow() {
-                return Ok(Attended::Met);
+                return Ok(WaitOutcome::Met);
             }
         }
     }

@@ -617,7 +617,7 @@ mod tests {
         check(
             "secrets is forbidden: User \"system:serviceaccount:a:b\" cannot list resource \"secrets\" in API group \"\" at the cluster scope",
             Some(codes::dev::FORBIDDEN),
-            "#[rbac(groups = \"\", resources = \"secrets\", verbs = \"list\")]",
+            "#[rbac(groups = \"\", resources = \"secrets\", verbs = [\"get\", \"list\", \"watch\"])]",
         );
         check(
             "deployments.apps \"x\" is forbidden: User \"u\" cannot patch resource \"deployments/scale\" in API group \"apps\" in the namespace \"n\"",

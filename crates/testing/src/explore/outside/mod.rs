@@ -59,7 +59,7 @@ pub struct Progress {
     pub left: Option<Duration>,
 }
 
-type Told = Arc<dyn Fn(Progress) + Send + Sync>;
+type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// Plays a program that is an operator through faults.
 ///
@@ -90,7 +90,7 @@ pub struct Outside {
     patience: Duration,
     longest: Duration,
     again: Option<String>,
-    told: Told,
+    told: OnProgress,
 }
 
 impl std::fmt::Debug for Outside {
@@ -338,7 +338,7 @@ struct Playing {
     begin: Instant,
     since: Instant,
     budget: Option<Duration>,
-    told: Told,
+    told: OnProgress,
 }
 
 impl Playing {
