@@ -13,8 +13,6 @@ use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::form::LazyObject;
-
 /// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented
 /// for all of them.
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
@@ -52,18 +50,6 @@ impl<'a, K: Resource> Given<'a, K> for &'a K {
 }
 
 impl<'a, K: Resource> Given<'a, K> for &'a Arc<K> {
-    fn given(self) -> &'a K {
-        self
-    }
-}
-
-impl<'a, K: AnyObject> Given<'a, K> for &'a LazyObject<K> {
-    fn given(self) -> &'a K {
-        self
-    }
-}
-
-impl<'a, K: AnyObject> Given<'a, K> for &'a Arc<LazyObject<K>> {
     fn given(self) -> &'a K {
         self
     }

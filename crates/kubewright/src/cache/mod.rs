@@ -391,7 +391,7 @@ impl Cache {
         })
     }
 
-    /// The informer that a read is answered from. When nobody has declared that read, and no store has its objects, its
+    /// The informer that a read is answered from. When no controller has declared that read, and no store has its objects, its
     /// watch starts now; that is said once.
     ///
     /// # Errors
@@ -404,8 +404,9 @@ impl Cache {
             } = &form.resource;
             if self.0.kept.refuses_undeclared {
                 return Err(Error::Configuration(format!(
-                    "nobody declares that {kind} is read: add .reads::<{kind}>(Scope::all()) to the controller or the operator, \
-                     or a narrower scope, or read with Client::live; in production this read starts a watch of all its objects"
+                    "no controller declares that it reads {kind}: add .reads::<{kind}>(Scope::all()) to the controller or \
+                     the operator, or a narrower scope, or read with Client::live; in production this read starts a watch \
+                     of all its objects"
                 )));
             }
             if self.state().undeclared.insert((group.clone(), plural.clone())) {

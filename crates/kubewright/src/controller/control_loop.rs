@@ -30,7 +30,6 @@ use crate::cause::{Cause, Causes, Room};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::context::{Context, Inner, Owning};
-use crate::election::{Permit, Permits};
 use crate::error::{Error, Result};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::Observation;
@@ -40,6 +39,7 @@ use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
 use crate::stop::Stop;
+use crate::term::{Permit, Permits};
 use crate::trace;
 use crate::watchdog::Watchdog;
 

@@ -13,7 +13,6 @@ use kubewright_engine::election::{Election, Next, Write};
 use tokio::time::sleep_until;
 
 use super::request::{LeaseUpdate, Outcome, Requests};
-use super::term::{Ended, Permit, Permits, Term};
 use super::watch::{LeaseEvent, Leases};
 use super::{LeaderElection, lease};
 use crate::cache::Scope;
@@ -22,6 +21,7 @@ use crate::error::Result;
 use crate::events::{EventRecorder, EventType};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::term::{Ended, Permit, Permits, Term};
 use crate::watch;
 
 /// Takes part in one election.

@@ -1,7 +1,8 @@
 //! Leader election: of several replicas of an operator, one acts.
 //!
-//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests and `watch.rs` follows the Leases, `lease.rs` reads and writes it, `term.rs` is held by the guarded work. Invariants, beside the engine's
-//! LE1–LE7: M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
+//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests, `watch.rs` follows the Leases,
+//! `lease.rs` reads and writes them. The guarded work holds what `src/term.rs` has. Invariants, beside the engine's LE1–LE7:
+//! M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
 //! in the term has ended, and taken again only then, or when others could have taken it as well; LE9 a term is told of
 //! before its work begins, its end before the next one; LE8 fields of the Lease that are not the election's stay as they
 //! are.
@@ -11,13 +12,11 @@
 mod elector;
 pub(crate) mod lease;
 pub(crate) mod request;
-pub(crate) mod term;
 pub(crate) mod watch;
 
 use std::time::Duration;
 
 pub(crate) use self::elector::{Elector, sleep_to};
-pub(crate) use self::term::{Fence, Permit, Permits};
 use crate::clock::Entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;

@@ -49,7 +49,7 @@ impl Leases {
         let (told, news) = mpsc::unbounded_channel();
         informer.add_inline_handler(move |event: &Event<DynamicObject>| {
             let lease = event.object();
-            // The users have ended when nobody listens.
+            // The receiver has gone when its users have ended.
             let _ = told.send(match event {
                 Event::Deleted { .. } => LeaseEvent::Deleted(lease.metadata.name.clone().unwrap_or_default()),
                 _ => LeaseEvent::Changed(Box::new((***lease).clone())),

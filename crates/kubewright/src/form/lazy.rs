@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use kubewright_engine::Event as Generic;
 
 use super::{Cached, check, looked, packed, typed};
-use crate::object::AnyObject;
+use crate::object::{AnyObject, Given};
 
 /// A change of an object, as handlers and predicates see it: `Added`, `Modified` or `Deleted`. Its objects are decoded
 /// when they are looked at.
@@ -69,6 +69,18 @@ impl<K: AnyObject> LazyObject<K> {
     fn of(cached: &Arc<dyn Cached>) -> Option<Arc<LazyObject<K>>> {
         check(&**cached, TypeId::of::<K>()).ok()?;
         Some(Arc::new(LazyObject::new(cached.clone(), OnceLock::new())))
+    }
+}
+
+impl<'a, K: AnyObject> Given<'a, K> for &'a LazyObject<K> {
+    fn given(self) -> &'a K {
+        self
+    }
+}
+
+impl<'a, K: AnyObject> Given<'a, K> for &'a Arc<LazyObject<K>> {
+    fn given(self) -> &'a K {
+        self
     }
 }
 

@@ -16,11 +16,11 @@ use super::clusters::Clusters;
 use super::guarded::Started;
 use super::stages::Group;
 use crate::controller::{Controller, LoopEvents, Prepared, SourceHealth, WorkerOptions};
-use crate::election::Permits;
 use crate::error::{Error, Result};
 use crate::health::Checks;
 use crate::sharding::Shards;
 use crate::stop::{Stop, StopSource};
+use crate::term::Permits;
 use crate::watch;
 
 /// Adds controllers and clusters to a manager that runs, and takes them away;

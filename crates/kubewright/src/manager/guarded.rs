@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::client::Client;
-use crate::election::Permits;
 use crate::error::Result;
 use crate::runnable::Runnable;
 use crate::stop::Stop;
+use crate::term::Permits;
 use crate::watch;
 
 /// How long a runnable may take to end when this replica leads no more; less than the time between the renew deadline

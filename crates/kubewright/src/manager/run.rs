@@ -16,13 +16,14 @@ use super::stages::{Group, ORDER, Stage, Stages};
 use super::{Manager, ManagerBuilder};
 use crate::client::Client;
 use crate::controller::WorkerOptions;
-use crate::election::{Elector, Permits};
+use crate::election::Elector;
 use crate::error::{Error, Result};
 use crate::health::{self, Checks};
 use crate::metrics::MetricsServer;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
 use crate::sharding::{Sharder, Shards};
+use crate::term::Permits;
 use crate::watch;
 use crate::watchdog::Watchdog;
 use crate::webhook::WebhookHandlers;

@@ -20,12 +20,12 @@ use super::{MOST, Sharding};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::election::request::{LeaseUpdate, Outcome, Requests};
-use crate::election::term::{Ended, Term};
 use crate::election::watch::{LeaseEvent, Leases};
 use crate::election::{lease, sleep_to};
 use crate::error::{Chain, Error, Result};
 use crate::metrics::Metrics;
 use crate::stop::Stop;
+use crate::term::{Ended, Term};
 use crate::watch;
 
 /// The label of all Leases of one operator; its value is their name.

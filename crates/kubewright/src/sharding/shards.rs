@@ -3,8 +3,8 @@
 use kubewright_engine::sharding::shard_of;
 use tokio::time::Instant;
 
-use crate::election::Permit;
 use crate::request::Request;
+use crate::term::Permit;
 use crate::watch;
 
 /// The shards as this replica holds them now.
@@ -107,7 +107,7 @@ fn place(key: &Request, shards: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::election::term::Term;
+    use crate::term::Term;
     use tokio::time::Duration;
 
     #[tokio::test(start_paused = true)]
