@@ -8,8 +8,6 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kubewright::Clock as _;
-use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ObjectMeta, PostParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
@@ -24,7 +22,7 @@ use crate::pods::Pods;
 use crate::rights::Rights;
 use crate::routes::Routes;
 use crate::running::{Operators, RunningOperator};
-use crate::time::{self, TokioClock};
+use crate::time::TokioClock;
 use crate::usage::Usage;
 use crate::wait::{Observed, selector, until};
 
@@ -37,7 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct TestCluster {
     cluster: Cluster,
-    client: Client,
+    pub(crate) client: Client,
     operators: Arc<Operators>,
     deadline: Duration,
     /// The first operator that ended by itself, and why. A test that waits for its work would wait in vain.
@@ -46,7 +44,7 @@ pub struct TestCluster {
     usage: Usage,
     intercepts: Interceptors,
     /// Time and chance of a cluster whose time is the test's.
-    env: Option<(Arc<TokioClock>, Entropy)>,
+    pub(crate) env: Option<(Arc<TokioClock>, Entropy)>,
 }
 
 impl TestCluster {
@@ -84,91 +82,6 @@ impl TestCluster {
             intercepts: Interceptors::default(),
             env: None,
         })
-    }
-
-    /// A cluster whose time is the test's, beginning with `start`: hours pass in milliseconds, because the time goes on
-    /// at once to the next due timer whenever nothing is left to do. That goes for everything that runs on tokio's
-    /// timers, operators under test among it. The deadlines of waits are in this time, too.
-    ///
-    /// The test runs on one thread, as `#[tokio::test]` does by default; work on other threads and over sockets looks
-    /// idle, and time would pass it by. One such cluster for each test.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {
-    /// use kubewright_testing::{Cluster, TestCluster};
-    /// use std::time::Duration;
-    /// let cluster = TestCluster::in_virtual_time("2026-01-01T00:00:00Z".parse().expect("a time"), Cluster::builder()).await?;
-    /// cluster.advance(Duration::from_secs(3600)).await?;
-    /// cluster.settle().await?;
-    /// assert!(cluster.now()?.to_string().starts_with("2026-01-01T01:00:"));
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Cluster`].
-    ///
-    /// # Panics
-    /// On a runtime with several threads, or when tokio's time is paused already.
-    pub async fn in_virtual_time(start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
-        TestCluster::with_seed(0, start, builder).await
-    }
-
-    /// [`in_virtual_time`](TestCluster::in_virtual_time) with another seed than 0 for all that is left to chance: uids,
-    /// generated names, the spread of retries. With one seed a test does the same in every run, down to each request
-    /// and its order, as long as the test and its operators take time and chance from here.
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Panics
-    /// As there.
-    pub async fn with_seed(seed: u64, start: Timestamp, builder: ClusterBuilder) -> Result<TestCluster> {
-        let (clock, entropy) = (Arc::new(TokioClock::paused(start).await), Entropy::seeded(seed));
-        let cluster = TestCluster::start_with(builder.virtual_time(clock.clone(), entropy.clone())).await?;
-        let kube = cluster.kube();
-        let cache = Cache::in_env(kube.clone(), clock.clone(), entropy.clone());
-        Ok(TestCluster {
-            client: Client::new(kube, cache),
-            env: Some((clock, entropy)),
-            ..cluster
-        })
-    }
-
-    /// The time of a cluster whose time is the test's.
-    ///
-    /// # Errors
-    /// [`Error::RealTime`] with any other cluster.
-    pub fn now(&self) -> Result<Timestamp> {
-        Ok(self.env.as_ref().ok_or(Error::RealTime)?.0.now())
-    }
-
-    /// Lets so much time pass; all that is due meanwhile happens in its order.
-    ///
-    /// # Errors
-    /// [`Error::RealTime`].
-    pub async fn advance(&self, time: Duration) -> Result<()> {
-        self.now()?;
-        tokio::time::sleep(time).await;
-        Ok(())
-    }
-
-    /// Waits until only timers of a later time are left: until half a second has passed in which nothing changed.
-    ///
-    /// # Errors
-    /// [`Error::RealTime`], and [`Error::Unsettled`] when there is no such half second within a minute.
-    pub async fn settle(&self) -> Result<()> {
-        const LONGEST: Duration = Duration::from_secs(60);
-        let begin = tokio::time::Instant::now();
-        let mut before = self.cluster.api().resource_version();
-        while begin.elapsed() < LONGEST {
-            self.advance(time::QUIET).await?;
-            let now = self.cluster.api().resource_version();
-            if now == before {
-                return Ok(());
-            }
-            before = now;
-        }
-        Err(Error::Unsettled(LONGEST))
     }
 
     /// The same cluster with another deadline for the waits of this handle. Default 30 seconds.
@@ -486,8 +399,8 @@ impl TestCluster {
     /// the state, in words that complete "… was not as expected (…)".
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the object as it was last seen, [`Error::Forbidden`] when the operator tries in vain what its
-    /// role does not allow, [`Error::OperatorEnded`], [`Error::Api`].
+    /// [`Error::Deadline`] with the object as it was last seen, [`Error::Forbidden`] when the operator tries in vain what
+    /// its role does not allow, [`Error::OperatorEnded`], [`Error::Api`].
     pub async fn wait_for<K: Object>(
         &self,
         namespace: Option<&str>,
@@ -595,7 +508,8 @@ impl TestCluster {
         }
         let time = match &self.env {
             Some(_) => {
-                "\nthe time is the test's: what is due later than that takes TestCluster::with_deadline, or TestCluster::advance before the wait"
+                "\nthe time is the test's: what is due later than that takes TestCluster::with_deadline, or \
+                 TestCluster::advance before the wait"
             }
             None => "",
         };

@@ -49,6 +49,7 @@ mod routes;
 mod running;
 mod time;
 mod usage;
+mod virtual_time;
 mod wait;
 
 pub use cluster::TestCluster;

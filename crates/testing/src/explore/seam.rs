@@ -25,6 +25,10 @@ use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
+mod traffic;
+
+use self::traffic::{Burst, Traffic};
+
 /// How long faults that last do so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
@@ -104,41 +108,7 @@ struct State {
     /// The revision that lists show, and until when.
     stale: Option<(u64, Instant)>,
     traffic: Traffic,
-    /// The writes and reconciles of each kind within one second, which began then.
-    burst: (Option<Instant>, BTreeMap<String, usize>),
-    /// A kind of write, or a reconcile, that came too often.
-    flood: Option<String>,
-}
-
-/// What the processes ask for, beside watches, and what is on its way to them: nobody can know that a process of another
-/// program has nothing left to do, but that it asks for nothing can be seen.
-#[derive(Default)]
-pub(super) struct Traffic {
-    /// Requests that are not answered, and events that are held.
-    under_way: usize,
-    /// When there was something last.
-    last: Option<Instant>,
-    /// A fault that lasts ends then.
-    due: Option<Instant>,
-    /// The kinds of requests since they were last looked at.
-    kinds: BTreeSet<String>,
-    /// The resources that are watched.
-    pub(super) watched: BTreeSet<String>,
-    /// A process holds a Lease, or wants to.
-    pub(super) elects: bool,
-    /// What the clients call themselves.
-    pub(super) agents: BTreeSet<String>,
-}
-
-/// Something is under way as long as this lives.
-pub(super) struct UnderWay(Arc<Seam>);
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.traffic.under_way -= 1;
-        state.traffic.last = Some(Instant::now());
-    }
+    burst: Burst,
 }
 
 impl Seam {
@@ -162,65 +132,6 @@ impl Seam {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A process begins.
-    pub(super) fn begins(&self) {
-        self.state().since_start = 0;
-    }
-
-    /// Something is under way to or from a process.
-    pub(super) fn under_way(self: &Arc<Seam>) -> UnderWay {
-        self.state().traffic.under_way += 1;
-        UnderWay(self.clone())
-    }
-
-    /// A fault that lasts ends then.
-    pub(super) fn due(&self, at: Instant) {
-        let mut state = self.state();
-        state.traffic.due = state.traffic.due.max(Some(at));
-    }
-
-    /// For how long nothing was under way and no fault has lasted; none while something does.
-    pub(super) fn quiet(&self) -> Option<Duration> {
-        let state = self.state();
-        let traffic = &state.traffic;
-        let since = traffic.last.max(traffic.due).unwrap_or(self.begin);
-        match traffic.under_way {
-            0 => Instant::now().checked_duration_since(since),
-            _ => None,
-        }
-    }
-
-    /// What is known about the requests.
-    pub(super) fn traffic<T>(&self, look: impl FnOnce(&Traffic) -> T) -> T {
-        look(&self.state().traffic)
-    }
-
-    /// The kinds of requests since this was last asked.
-    pub(super) fn kinds_of_requests(&self) -> BTreeSet<String> {
-        std::mem::take(&mut self.state().traffic.kinds)
-    }
-
-    /// Notes a request. It is under way unless it is a watch, is about a Lease, or is one of those that come all the
-    /// time.
-    fn comes(self: &Arc<Seam>, call: &Call, agent: Option<&str>) -> Option<UnderWay> {
-        let is_under_way = {
-            let mut state = self.state();
-            let traffic = &mut state.traffic;
-            if let Some(agent) = agent.filter(|agent| !traffic.agents.contains(*agent)) {
-                traffic.agents.insert(agent.to_owned());
-            }
-            if call.resource == "leases" {
-                traffic.elects |= call.verb != "watch";
-                return None;
-            }
-            let kind = format!("{} {} {}", call.verb, resource(call), call.subresource);
-            let counts = call.verb != "watch" && !self.noise.contains(&kind);
-            traffic.kinds.insert(kind);
-            counts
-        };
-        is_under_way.then(|| self.under_way())
     }
 
     /// The client of a process.
@@ -473,7 +384,9 @@ impl Seam {
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
             call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
-        if self.floods(process, format!("{} {}", call.verb, resource(&call))) {
+        let kind = format!("{} {}", call.verb, resource(&call));
+        self.wait_for_the_next_second(&kind).await;
+        if self.floods(process, kind) {
             return std::future::pending().await;
         }
         let note = |code: Option<u16>, effective: bool, call: &Call| {
@@ -569,37 +482,6 @@ impl Seam {
             return self.crash(process).await;
         }
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
-    }
-
-    /// The kind of write, or the reconcile, that came in floods.
-    pub(super) fn flood(&self) -> Option<String> {
-        self.state().flood.clone()
-    }
-
-    /// Ends a process that makes hundreds of writes of one kind, or begins hundreds of reconciles, within a second: no
-    /// time passes meanwhile, and the run would never end.
-    fn floods(&self, process: usize, kind: String) -> bool {
-        const MANY: usize = 300;
-        const SECOND: Duration = Duration::from_secs(1);
-        let floods = {
-            let mut state = self.state();
-            let now = Instant::now();
-            if state.burst.0.is_none_or(|begin| now.duration_since(begin) >= SECOND) {
-                state.burst = (Some(now), BTreeMap::new());
-            }
-            let count = state.burst.1.entry(kind.clone()).or_default();
-            *count += 1;
-            let floods = *count > MANY;
-            if floods {
-                state.flood.get_or_insert(kind);
-                state.dead.push(process);
-            }
-            floods
-        };
-        if floods {
-            self.ask_end(process);
-        }
-        floods
     }
 
     /// Whether a crash loop ends the process after this write.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::super::fault::Fault;
+use super::child::{Output, Program};
 use crate::error::Error;
 
 /// Why a program could not be explored.
@@ -34,6 +35,17 @@ impl Failed {
     pub(super) fn fix(mut self, fix: impl Into<String>) -> Failed {
         self.fix = Some(fix.into());
         self
+    }
+
+    /// With the last lines that the program printed.
+    pub(super) fn printed(self, output: Option<&Output>) -> Failed {
+        /// How many.
+        const SHOWN: usize = 12;
+        let printed = output.map(|output| output.last(SHOWN)).unwrap_or_default();
+        match printed.is_empty() {
+            true => self.because("it printed nothing"),
+            false => self.because(format!("it printed last:\n{}", printed.join("\n"))),
+        }
     }
 
     /// While this fault was played.
@@ -77,7 +89,10 @@ impl From<Error> for Failed {
         if attempted.starts_with("find the kind") {
             failed.fix(NO_KIND)
         } else if attempted.starts_with("make the step") {
-            failed.fix("the API server refuses the sample: correct it; what it needs, such as a namespace, may be a sample as well")
+            failed.fix(
+                "the API server refuses the sample: correct it; what it needs, such as a namespace, may be a sample as \
+                 well",
+            )
         } else {
             failed
         }
@@ -85,3 +100,23 @@ impl From<Error> for Failed {
 }
 
 const NO_KIND: &str = "install its CRD: --crds with the file or the folder of the CustomResourceDefinitions";
+
+/// A program that ended by itself.
+pub(super) fn exited(program: &Program, status: std::process::ExitStatus, output: &Output) -> Failed {
+    let failed = Failed::new(format!("the operator ended by itself: {}", program.command)).because(status);
+    let failed = failed.printed(Some(output));
+    let text = output.last(usize::MAX).join("\n");
+    if matches!(status.code(), Some(126 | 127)) {
+        failed.fix("there is no such program: name it as a shell in this folder finds it, such as ./bin/manager")
+    } else if text.contains("address already in use") || text.contains("Address already in use") {
+        failed.fix(
+            "several run side by side: let each have a port of its own with {port} in the command, such as \
+             --health-probe-bind-address :{port}, or switch the listener off, or use --jobs 1",
+        )
+    } else {
+        failed.fix(
+            "run it with KUBECONFIG of a cluster to see why; it must take the cluster from there and run until it is \
+             stopped",
+        )
+    }
+}

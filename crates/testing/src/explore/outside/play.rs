@@ -30,6 +30,7 @@ use super::super::steps::Step;
 use super::Failed;
 use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
+use super::failed::exited;
 use super::mask::Mask;
 use crate::cluster::TestCluster;
 use crate::rights::Rights;
@@ -53,8 +54,6 @@ const IMPATIENCE: Duration = Duration::from_secs(8);
 const QUIET: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(2));
 /// How often a process may end by itself in one run.
 const EXITS: usize = 5;
-/// How much of the output an error shows.
-const SHOWN: usize = 12;
 
 /// What all runs of an exploration share.
 pub(super) struct Stage {
@@ -336,22 +335,6 @@ impl<'a> Player<'a> {
 /// The operator's name as a user.
 const NAME: &str = "operator";
 
-fn exited(program: &Program, status: std::process::ExitStatus, output: &Output) -> Failed {
-    let failed = Failed::new(format!("the operator ended by itself: {}", program.command)).because(status);
-    let (printed, text) = (output.last(SHOWN), output.last(usize::MAX).join("\n"));
-    let failed = match printed.is_empty() {
-        true => failed.because("it printed nothing"),
-        false => failed.because(format!("it printed last:\n{}", printed.join("\n"))),
-    };
-    if matches!(status.code(), Some(126 | 127)) {
-        failed.fix("there is no such program: name it as a shell in this folder finds it, such as ./bin/manager")
-    } else if text.contains("address already in use") || text.contains("Address already in use") {
-        failed.fix("several run side by side: let each have a port of its own with {port} in the command, such as --health-probe-bind-address :{port}, or switch the listener off, or use --jobs 1")
-    } else {
-        failed.fix("run it with KUBECONFIG of a cluster to see why; it must take the cluster from there and run until it is stopped")
-    }
-}
-
 /// Plays an undisturbed run; `restarts`: a process is ended and another one started, before the first deletion.
 pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Reference, Failed> {
     let mut player = Player::new(stage, None, BTreeSet::new()).await?;
@@ -374,7 +357,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     for (at, step) in stage.steps.iter().enumerate() {
         if restarts && first_delete == Some(at) && at > 0 {
             player.end_all();
-            player.pass_without(RESTART).await;
+            tokio::time::sleep(RESTART).await; // no process is to be there
             player.leases_expire().await;
             let from = player.seam.log().0.entries.len();
             player.start().await?;
@@ -404,13 +387,6 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
         watched,
         agents,
     })
-}
-
-impl Player<'_> {
-    /// Lets time pass in which no process is to be there.
-    async fn pass_without(&mut self, time: Duration) {
-        tokio::time::sleep(time).await;
-    }
 }
 
 /// Twice as long as the longest time between two things of which one led to the other.
@@ -463,20 +439,15 @@ fn idle(stage: &Stage, player: &Player<'_>) -> Failed {
         "the operator watches nothing after {:?}: {}",
         stage.start, stage.program.command
     ));
-    let printed = player
-        .outputs
-        .last()
-        .map(|output| output.last(SHOWN))
-        .unwrap_or_default();
-    let failed = match printed.is_empty() {
-        true => failed.because("it printed nothing"),
-        false => failed.because(format!("it printed last:\n{}", printed.join("\n"))),
-    };
+    let failed = failed.printed(player.outputs.last());
     let agents = player.seam.traffic(|of| of.agents.clone());
     match agents.is_empty() {
         true => failed
             .because("it has sent no request to the cluster of its kubeconfig")
-            .fix("it must take the cluster from the environment variable KUBECONFIG; a program that is compiled first may need a longer --start"),
+            .fix(
+                "it must take the cluster from the environment variable KUBECONFIG; a program that is compiled first may \
+                 need a longer --start",
+            ),
         false => failed
             .because("it has sent requests, and opened no watch")
             .fix("does it lack a right, or a CRD? name the folders with --crds and --rbac; what it printed may tell"),
@@ -534,7 +505,7 @@ async fn steps(
         let strikes = match fault {
             Fault::Stale { after, sees } if *after == number => {
                 player.end_all();
-                player.pass_without(RESTART).await;
+                tokio::time::sleep(RESTART).await; // no process is to be there
                 player.leases_expire().await;
                 player.seam.show(revisions[*sees]);
                 player.start().await?;

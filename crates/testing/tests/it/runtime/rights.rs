@@ -173,7 +173,8 @@ async fn leases_are_in_the_operators_own_namespace_and_refused_ones_are_told() -
         .await;
     let why = waited.expect_err("it may not").to_string();
     assert!(
-        why.contains("cannot watch resource \"leases\"")
+        why.contains("the cache of Lease.coordination.k8s.io in namespace default")
+            && why.contains("cannot watch resource \"leases\"")
             && why.contains("fix: Leases belong into the operator's own namespace"),
         "{why}"
     );
