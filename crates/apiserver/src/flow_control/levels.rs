@@ -307,7 +307,7 @@ impl<W> Level<W> {
         next
     }
 
-    /// Turns mean nothing once nobody waits.
+    /// Turns mean nothing once no request waits.
     fn forget_turns(&mut self) {
         if self.waiting == 0 {
             self.queues.clear();
@@ -483,7 +483,7 @@ mod tests {
         );
     }
 
-    /// Whatever enters, leaves and gives up: seats stay within limits, and nobody waits beside a free one.
+    /// Whatever enters, leaves and gives up: seats stay within limits, and no request waits beside a free one.
     #[test]
     fn no_seat_is_lost_or_given_twice() {
         let mut state = 7_u64;

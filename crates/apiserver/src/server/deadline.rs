@@ -138,14 +138,13 @@ fn asked(query: &Query) -> Result<Option<Duration>, Status> {
 mod tests {
     use std::sync::Arc;
 
-    use bytes::Bytes;
     use futures::FutureExt as _;
-    use http::Request;
     use serde_json::json;
 
     use super::*;
     use crate::model::testing::{FakeEnv, Shared};
     use crate::server::route::{self, Path};
+    use crate::server::testing;
     use crate::{ApiServer, Config, UserInfo};
 
     const MOST: Duration = Duration::from_secs(60);
@@ -232,16 +231,7 @@ mod tests {
         const MAPS: &str = "/api/v1/namespaces/default/configmaps";
         let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
         let request = |method: &str, path: &str, body: serde_json::Value| {
-            let body = if body.is_null() {
-                String::new()
-            } else {
-                body.to_string()
-            };
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("content-type", "application/json");
-            let (head, body) = request.body(Bytes::from(body)).expect("a request").into_parts();
+            let (head, body) = testing::request(method, path, &body).into_parts();
             let admitted = api.admit(&head, UserInfo::admin()).now_or_never().expect("no waiting");
             (head, body, admitted.unwrap_or_else(|_| panic!("{path} is refused")))
         };

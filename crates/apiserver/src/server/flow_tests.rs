@@ -3,11 +3,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, Response};
 use serde_json::{Value, json};
 
+use super::testing;
 use crate::model::testing::{FakeEnv, Shared};
 use crate::model::user::service_account_groups;
 use crate::{Admitted, ApiServer, Body, Config, Seats, UserInfo};
@@ -26,17 +26,9 @@ fn server(env: &Arc<FakeEnv>, seats: u64) -> ApiServer {
 }
 
 fn ask(api: &ApiServer, user: UserInfo, method: &str, path: &str, body: &Value) -> Response<Body> {
-    let body = if body.is_null() {
-        String::new()
-    } else {
-        body.to_string()
-    };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("Content-Type", "application/json");
-    let request = request.body(Bytes::from(body)).expect("a request");
-    api.handle(request, user).now_or_never().expect("no waiting")
+    api.handle(testing::request(method, path, body), user)
+        .now_or_never()
+        .expect("no waiting")
 }
 
 fn json_of(response: &Response<Body>) -> Value {
@@ -56,6 +48,13 @@ fn narrow(api: &ApiServer, user: &str, response: &Value) {
     let schema = json!({"metadata": {"name": "narrow"}, "spec": {"matchingPrecedence": 50,
         "priorityLevelConfiguration": {"name": "narrow"}, "distinguisherMethod": {"type": "ByUser"}, "rules": [rule]}});
     assert_eq!(ask(api, UserInfo::admin(), "POST", SCHEMAS, &schema).status(), 201);
+}
+
+/// A user with one seat, for whom two requests may wait.
+fn with_a_queue_of_two(api: &ApiServer) -> UserInfo {
+    let queuing = json!({"type": "Queue", "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 2}});
+    narrow(api, "jane", &queuing);
+    UserInfo::authenticated("jane", [])
 }
 
 /// A review of her own rights, whose head is admitted.
@@ -181,9 +180,7 @@ fn a_full_level_rejects_and_other_levels_do_not_notice() {
 fn a_queue_lets_one_begin_after_the_other() {
     let env = FakeEnv::new();
     let api = server(&env, 1);
-    let queuing = json!({"type": "Queue", "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 2}});
-    narrow(&api, "jane", &queuing);
-    let jane = UserInfo::authenticated("jane", []);
+    let jane = with_a_queue_of_two(&api);
     let admit = || admit(&api, &jane);
     let requests = [admit(), admit(), admit(), admit()];
     let mut entering: Vec<_> = requests.iter().map(|admitted| Box::pin(api.enter(admitted))).collect();
@@ -201,7 +198,7 @@ fn a_queue_lets_one_begin_after_the_other() {
     drop(first);
     let second = poll(1).expect("its turn has come").expect("it begins");
     assert!(poll(2).is_none(), "it still waits");
-    // Its client goes away, and nobody waits any more.
+    // Its client goes away, and no request waits any more.
     drop(entering.remove(2));
     drop(second);
     let last = admit();
@@ -213,9 +210,7 @@ fn a_queue_lets_one_begin_after_the_other() {
 fn who_waits_for_too_long_is_rejected() {
     let env = FakeEnv::new();
     let api = server(&env, 1);
-    let queuing = json!({"type": "Queue", "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": 2}});
-    narrow(&api, "jane", &queuing);
-    let jane = UserInfo::authenticated("jane", []);
+    let jane = with_a_queue_of_two(&api);
     let admit = || admit(&api, &jane);
     let (one, other) = (admit(), admit());
     let seats = begin(&api, &one);

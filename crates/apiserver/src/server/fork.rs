@@ -15,7 +15,7 @@ use crate::storage::{Change, Delivery, Entry, ListRequest, Storage};
 /// A server at one moment; [`Parts::of_fork`](super::Parts::of_fork) makes servers that go on from there.
 #[derive(Clone)]
 pub struct ForkPoint {
-    /// Nobody writes to it.
+    /// No server writes to it.
     pub(super) storage: Arc<dyn Storage>,
     pub(super) derived: Derived,
 }

@@ -20,14 +20,12 @@ use kubewright_schema::error::quote;
 use super::authorize::NotAdmitted;
 use super::deadline::Deadline;
 use super::monitoring::Counted;
-use super::respond::{Reply, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
 use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::flow_control::Flow;
 use crate::model::status::Status;
-use crate::wire::negotiate::Output;
 use crate::wire::query::Query;
 use crate::wire::query::decode;
 use crate::{Body, UserInfo};
@@ -270,7 +268,7 @@ impl Inner {
     fn unreadable_path(&self, uri: &http::Uri, query: &Query) -> Response<Body> {
         let said = uri.path_and_query().map_or("", |said| said.as_str());
         let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
-        self.failed_to_read(format!("Internal Server Error: {said:?}: {why}, {said}\n"), query)
+        self.text(500, format!("Internal Server Error: {said:?}: {why}, {said}\n"), query)
     }
 
     /// The answer when an authorizer fails (`responsewriters.InternalError`).
@@ -278,16 +276,7 @@ impl Inner {
         let said = uri.path_and_query().map_or("", |said| said.as_str());
         let text = format!("Internal Server Error: {}: {why}\n", quote(said));
         let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        self.failed_to_read(text, query)
-    }
-
-    fn failed_to_read(&self, text: String, query: &Query) -> Response<Body> {
-        Responder {
-            output: Output::JSON,
-            query,
-            env: self.env.as_ref(),
-        }
-        .respond(Reply::text(500, text))
+        self.text(500, text, query)
     }
 }
 

@@ -21,6 +21,7 @@ mod delete;
 mod embedded;
 mod empties;
 mod endpoint;
+mod flow;
 mod fork;
 mod head;
 mod health;
@@ -61,6 +62,8 @@ mod recorded_tests;
 #[cfg(test)]
 mod schema_change_tests;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod token_tests;
@@ -90,7 +93,7 @@ use crate::admission::standard::Standard;
 use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
-use crate::flow_control::{FlowControl, Seats};
+use crate::flow_control::FlowControl;
 use crate::meter::Meter;
 use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
@@ -100,12 +103,9 @@ use crate::storage::{Followed, Storage};
 use crate::wire::negotiate::{self, Output};
 use crate::wire::query::Query;
 use crate::{Body, Env, UserInfo};
-use respond::{Reply, Responder};
+use respond::Responder;
 use route::{Page, ResourcePath, Verb};
 use served::{Missing, check_path_name, find};
-
-/// What a request is told that its priority level rejects.
-const TOO_MANY: &str = "Too many requests, please try again later.";
 
 /// The largest request body that is read, in bytes (3 MiB, as kube-apiserver).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -317,41 +317,6 @@ impl ApiServer {
         }
     }
 
-    /// Waits until the priority level of a request has seats for it. They are free when the return value is dropped: keep
-    /// it until the request is answered.
-    ///
-    /// # Errors
-    /// The answer to a request that is rejected, or that has waited for too long (429).
-    pub async fn enter(&self, admitted: &Admitted) -> Result<Seats, Box<Response<Body>>> {
-        let inner = &self.inner;
-        let Some(flow) = &admitted.flow else {
-            return Ok(Seats::default());
-        };
-        let seats = match &admitted.target {
-            _ if !flow.is_limited() => 1,
-            // It takes as long as its client wants, and what it begins with is shared otherwise.
-            Target::Resource(_, Some(Verb::Watch)) => return Ok(Seats::default()),
-            Target::Resource(path, Some(Verb::List)) => inner.seats_of_list(path, &admitted.query),
-            _ => 1,
-        };
-        let patience = inner.config.request_timeout / 4;
-        let entered = inner
-            .flow_control
-            .enter(flow, seats, inner.env.as_ref(), patience)
-            .await;
-        entered.map_err(|_| {
-            noted(
-                admitted.audit.as_deref(),
-                &Status::failure(429, "TooManyRequests", TOO_MANY),
-            );
-            let mut rejection = inner.text(429, format!("{TOO_MANY}\n"), &admitted.query);
-            rejection
-                .headers_mut()
-                .insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-            Box::new(rejection)
-        })
-    }
-
     /// Answers a request that was admitted with this head. Call [`Admitted::complete`] with the response.
     pub async fn answer(&self, admitted: &Admitted, head: &http::request::Parts, body: &Bytes) -> Response<Body> {
         self.answer_within(Limits::REQUEST, admitted, head, body).await
@@ -500,7 +465,9 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, path) {
             Ok(resource) => resource,
-            Err(_) if self.is_remote(&path.group, &path.version) => return self.unavailable_text(query),
+            Err(_) if self.is_remote(&path.group, &path.version) => {
+                return self.text(503, "service unavailable\n", query);
+            }
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };
@@ -593,39 +560,6 @@ impl Inner {
                 refuse(&status)
             }
         }
-    }
-
-    /// How many seats a list takes: one for each hundred objects that it looks at, at most ten
-    /// (`listWorkEstimator.estimate`).
-    fn seats_of_list(&self, path: &ResourcePath, query: &Query) -> u64 {
-        let row = self.registry.lookup(&path.group, &path.version, &path.plural);
-        let count = row.map_or(0, |row| self.storage.count(&row.store));
-        let limit = query
-            .get("limit")
-            .parse()
-            .ok()
-            .filter(|limit| *limit > 0)
-            .unwrap_or(usize::MAX);
-        u64::try_from(count.min(limit).div_ceil(100).clamp(1, 10)).unwrap_or(1)
-    }
-
-    /// The answer to an unknown path: no Status, as upstream.
-    fn not_found_text(&self, query: &Query) -> Response<Body> {
-        self.text(404, "404 page not found\n", query)
-    }
-
-    /// The answer of paths of another server, to which this one does not proxy.
-    fn unavailable_text(&self, query: &Query) -> Response<Body> {
-        self.text(503, "service unavailable\n", query)
-    }
-
-    fn text(&self, code: u16, text: impl Into<String>, query: &Query) -> Response<Body> {
-        Responder {
-            output: Output::JSON,
-            query,
-            env: self.env.as_ref(),
-        }
-        .respond(Reply::text(code, text))
     }
 }
 

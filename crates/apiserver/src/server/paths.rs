@@ -42,6 +42,26 @@ fn indented(fields: &[(&str, Value)]) -> Reply {
 }
 
 impl Inner {
+    /// The answer to an unknown path.
+    pub(super) fn not_found_text(&self, query: &Query) -> Response<Body> {
+        self.text(404, "404 page not found\n", query)
+    }
+
+    /// The answer of paths of another server, to which this one does not proxy.
+    pub(super) fn unavailable_text(&self, query: &Query) -> Response<Body> {
+        self.text(503, "service unavailable\n", query)
+    }
+
+    /// An answer that is no Status, as upstream.
+    pub(super) fn text(&self, code: u16, text: impl Into<String>, query: &Query) -> Response<Body> {
+        Responder {
+            output: Output::JSON,
+            query,
+            env: self.env.as_ref(),
+        }
+        .respond(Reply::text(code, text))
+    }
+
     pub(super) fn answer_page(&self, page: &Page, head: &http::request::Parts, query: &Query) -> Response<Body> {
         let method = &head.method;
         let is_for_any_method = match page {

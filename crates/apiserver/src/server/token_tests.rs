@@ -8,6 +8,7 @@ use http::{HeaderMap, Request};
 use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
+use super::testing;
 use super::{ApiServer, Config, Parts};
 use crate::authentication::tests::TestSigner;
 use crate::authentication::{Identity, StaticTokens};
@@ -31,17 +32,12 @@ fn server(service_account_admission: bool) -> ApiServer {
 
 fn send(api: &ApiServer, line: &str, body: &Value, accept: &str) -> (u16, HeaderMap, Body) {
     let (method, uri) = line.split_once(' ').expect("method and path");
-    let body = if body.is_null() {
-        String::new()
-    } else {
-        body.to_string()
-    };
     let request = Request::builder()
         .method(method)
         .uri(uri)
         .header("accept", accept)
         .header("accept-encoding", "gzip")
-        .body(Bytes::from(body))
+        .body(testing::text(body))
         .expect("a request");
     let answer = api.handle(request, UserInfo::admin()).now_or_never();
     let (parts, body) = answer.expect("nothing waits in these tests").into_parts();

@@ -82,6 +82,8 @@ pub struct Usage {
     pub open_bytes: usize,
 }
 
+const NO_PANIC: &str = "no code panics while it holds the storage lock";
+
 struct Shared {
     state: RwLock<State>,
     recent: Mutex<Recent>,
@@ -103,11 +105,7 @@ impl MemoryStorage {
 
     /// An empty storage with these bounds.
     pub fn bounded(bounds: Bounds) -> MemoryStorage {
-        let restored = Restored {
-            revision: 1,
-            objects: Vec::new(),
-        };
-        MemoryStorage::build(bounds, restored, None)
+        MemoryStorage::build(bounds, Restored::default(), None)
     }
 
     /// A storage that goes on where a journal has ended, and tells it of every change.
@@ -133,17 +131,12 @@ impl MemoryStorage {
         for (store, key, object) in restored.objects {
             state.store(&store).objects.insert(key, Entry::of(&Arc::new(object)));
         }
-        let shared = Arc::new(Shared {
-            state: RwLock::new(state),
-            recent: Mutex::default(),
-            bounds: Bounds {
-                history: bounds.history.max(1),
-                buffer: bounds.buffer.max(1),
-                ..bounds
-            },
-            journal,
-            progress: Arc::new(Progress::at(revision)),
-        });
+        let bounds = Bounds {
+            history: bounds.history.max(1),
+            buffer: bounds.buffer.max(1),
+            ..bounds
+        };
+        let shared = Arc::new(Shared::new(state, bounds, journal));
         if let Some(journal) = &shared.journal {
             // The journal must not keep the storage alive that keeps it alive.
             let listener = Arc::downgrade(&shared);
@@ -175,16 +168,22 @@ impl MemoryStorage {
 }
 
 impl Shared {
+    fn new(state: State, bounds: Bounds, journal: Option<Arc<dyn Journal>>) -> Shared {
+        Shared {
+            progress: Arc::new(Progress::at(state.revision)),
+            state: RwLock::new(state),
+            recent: Mutex::default(),
+            bounds,
+            journal,
+        }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state
-            .read()
-            .expect("no code panics while it holds the storage lock")
+        self.state.read().expect(NO_PANIC)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state
-            .write()
-            .expect("no code panics while it holds the storage lock")
+        self.state.write().expect(NO_PANIC)
     }
 
     fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
@@ -567,16 +566,8 @@ impl Storage for MemoryStorage {
     }
 
     fn fork(&self) -> Option<Arc<dyn Storage>> {
-        let state = self.shared.read().fork();
-        Some(Arc::new(MemoryStorage {
-            shared: Arc::new(Shared {
-                progress: Arc::new(Progress::at(state.revision)),
-                state: RwLock::new(state),
-                recent: Mutex::default(),
-                bounds: self.shared.bounds,
-                journal: None,
-            }),
-        }))
+        let shared = Shared::new(self.shared.read().fork(), self.shared.bounds, None);
+        Some(Arc::new(MemoryStorage { shared: shared.into() }))
     }
 }
 

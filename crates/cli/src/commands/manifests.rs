@@ -20,7 +20,7 @@ use crate::project::Project;
 /// `generate-embedded-object-meta`, `max-desc-len`, `allow-dangerous-types`. A flag overrides the file.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; exit with status 1 if a file is out of date (for CI)
+    /// Write nothing; exit with status 3 if a file is out of date (for CI)
     #[arg(long)]
     check: bool,
 

@@ -292,7 +292,7 @@ fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
 }
 
 /// Options that every command has; the first entry of the page shows them.
-const GLOBAL: [&str; 2] = ["      --output <OUTPUT>", "  -h, --help"];
+const GLOBAL: [&str; 2] = ["  -o, --output <OUTPUT>", "  -h, --help"];
 
 /// The lines of a help without the options that every command has.
 fn without_global(help: &str) -> Vec<&str> {

@@ -1,14 +1,48 @@
 //! Whether a kubelet takes up a pod that no scheduler has placed (`AdmissionCheck` and `generalFilter`): the resources are
 //! there, the node is one that the pod selects, and its ports are free.
 //!
-//! Pure. Not here: what a node under pressure refuses (`eviction`).
+//! The decision ([`rejects`]) is pure. Not here: what a node under pressure refuses (`eviction`).
+
+use std::collections::BTreeMap;
 
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use kubewright::{Context, EventType, Result};
+use kubewright_objects::{disruption_target, meta, node_affinity, pods, requests};
+use serde_json::json;
 
-use kubewright_objects::{node_affinity, pods, requests};
+use super::{Kubelet, eviction};
 
 /// Why a pod is not taken up: the reason of its status, and the message.
 pub(super) type Rejection = (String, String);
+
+impl Kubelet {
+    /// Whether the node does not take up a new pod, which is said of it (`rejectPod`): it is short of something, or no
+    /// scheduler has seen that there is room.
+    pub(super) async fn refuse(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
+        let is_admitted = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
+        if is_admitted(pod) || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
+            return Ok(false);
+        }
+        let mut rejection = eviction::refuses(node, pod).map(|why| (eviction::REASON.to_owned(), why));
+        if rejection.is_none() && is_unplaced(pod) {
+            let mut others = Vec::new();
+            for other in self.bound.on(meta::name(&node.metadata)) {
+                if other != *ctx.request() {
+                    others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
+                }
+            }
+            let counts = |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !is_unplaced(other));
+            let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
+            rejection = rejects(node, pod, &others);
+        }
+        let Some((reason, why)) = rejection else {
+            return Ok(false);
+        };
+        ctx.event(pod, EventType::Warning, &reason, &why);
+        let status = json!({ "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {why}") });
+        disruption_target::patch_status(ctx, pod, status).await
+    }
+}
 
 /// Whether a pod came to its node without a scheduler: a binding says that it is scheduled.
 pub(super) fn is_unplaced(pod: &Pod) -> bool {
@@ -19,7 +53,7 @@ pub(super) fn is_unplaced(pod: &Pod) -> bool {
 /// is not asked.
 pub(super) fn rejects(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
     let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    if room.is_none_or(std::collections::BTreeMap::is_empty) {
+    if room.is_none_or(BTreeMap::is_empty) {
         return None;
     }
     let count = i128::try_from(others.len()).unwrap_or(i128::MAX);

@@ -241,34 +241,6 @@ impl Kubelet {
         Ok((obstacles, mount))
     }
 
-    /// Whether the node does not take up a new pod, which is said of it (`rejectPod`): it is short of something, or no
-    /// scheduler has seen that there is room.
-    async fn refuse(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
-        let is_admitted = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
-        if is_admitted(pod) || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
-            return Ok(false);
-        }
-        let mut rejection = eviction::refuses(node, pod).map(|why| (eviction::REASON.to_owned(), why));
-        if rejection.is_none() && admission::is_unplaced(pod) {
-            let mut others = Vec::new();
-            for other in self.bound.on(meta::name(&node.metadata)) {
-                if other != *ctx.request() {
-                    others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
-                }
-            }
-            let counts =
-                |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !admission::is_unplaced(other));
-            let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
-            rejection = admission::rejects(node, pod, &others);
-        }
-        let Some((reason, why)) = rejection else {
-            return Ok(false);
-        };
-        ctx.event(pod, EventType::Warning, &reason, &why);
-        let status = json!({ "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {why}") });
-        kubewright_objects::disruption_target::patch_status(ctx, pod, status).await
-    }
-
     /// Takes a pod as far as it comes by now.
     async fn go_on(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Action> {
         let (obstacles, mount) = self.obstacles(ctx, pod).await?;
