@@ -15,7 +15,7 @@
 //!   asked for.
 //!
 //! Memory is bounded by the keys that were written and that the store has yet to show, not by the number of writes. Of
-//! writes with an unknown outcome, which no change of the store settles, [`UNKNOWN`] keys are told apart; of more it is
+//! writes with an unknown outcome, which no change of the store settles, `UNKNOWN` keys are told apart; of more it is
 //! known only that there are some in a namespace. Not here: which objects a scope
 //! selects, requests, waiting and deadlines, the lock. The caller evaluates and reads the store under one lock.
 
