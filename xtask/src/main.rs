@@ -12,7 +12,7 @@
     reason = "a chore talks to the person who runs it"
 )]
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 mod demo;
 #[cfg(any(test, feature = "dist"))]
@@ -75,11 +75,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// cargo, without what it tells this program about itself: that would be news to build scripts (ring's), now and without
+/// it the next time.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|of| name.to_string_lossy().starts_with(of))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// Builds this program with optimization and with the feature `dist`, and runs it with these arguments.
 #[cfg(not(any(test, feature = "dist")))]
 fn optimized(arguments: &[String]) -> Result<(), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = std::process::Command::new(cargo);
+    let mut command = cargo();
     command.args([
         "run",
         "--package",

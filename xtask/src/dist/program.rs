@@ -148,8 +148,7 @@ pub(crate) fn libraries(program: &Path, loader: &str) -> Result<Vec<PathBuf>, St
 
 /// Builds the program: static where this machine can, else as usual; and says what was built, and why it is not static.
 pub(crate) fn build(root: &Path, target: &Path) -> Result<(PathBuf, String), String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = crate::cargo();
     command.current_dir(root);
     command.args(["build", "--release", "--locked", "--package", "kubewright-cli"]);
     let (folder, said) = match musl() {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use toml_edit::DocumentMut;
@@ -214,8 +213,7 @@ fn checksums(root: &Path) -> Result<BTreeMap<String, String>, String> {
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String, String> {
-    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(program).args(arguments).current_dir(root).output();
+    let output = crate::cargo().args(arguments).current_dir(root).output();
     let output = output.map_err(|why| format!("cannot start cargo: {why}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
