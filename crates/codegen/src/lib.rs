@@ -40,7 +40,7 @@ pub mod kustomize;
 pub mod manifests;
 pub mod migrate;
 pub mod names;
-mod outline;
+pub mod outline;
 pub mod plan;
 pub mod project;
 pub mod scaffold;
