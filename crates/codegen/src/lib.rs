@@ -28,6 +28,7 @@
 //! | what `migrate` generates | `migrate` | its tests; `testdata/fixtures/go` is migrated and compared with controller-gen |
 //! | an error's code | its section in `codes` | the test in `codes/mod.rs` |
 
+pub mod ansible;
 pub mod bundle;
 pub mod codes;
 pub mod config;
