@@ -28,6 +28,7 @@
 //! | what `migrate` generates | `migrate` | its tests; `testdata/fixtures/go` is migrated and compared with controller-gen |
 //! | an error's code | its section in `codes` | the test in `codes/mod.rs` |
 
+pub mod ansible;
 pub mod bundle;
 pub mod codes;
 pub mod config;
@@ -40,7 +41,7 @@ pub mod kustomize;
 pub mod manifests;
 pub mod migrate;
 pub mod names;
-mod outline;
+pub mod outline;
 pub mod plan;
 pub mod project;
 pub mod scaffold;

@@ -8,19 +8,20 @@ use granit_parser::{Event, Options, Parser, ScalarStyle, Span, StructureStyle};
 
 /// A node of a document, with the lines that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outline {
-    pub(crate) shape: Shape,
+pub struct Outline {
+    /// Its parts.
+    pub shape: Shape,
     /// The first line. Of a value below its key: the line of the value.
-    pub(crate) first: usize,
+    pub first: usize,
     /// The last line that belongs to it, without comments that follow.
-    pub(crate) last: usize,
+    pub last: usize,
     /// Whether it is written between brackets.
-    pub(crate) flow: bool,
+    pub flow: bool,
 }
 
 /// The parts of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// A scalar or an alias; nothing written is one too.
     Leaf,
     /// The items.
@@ -32,7 +33,7 @@ pub(crate) enum Shape {
 impl Outline {
     /// The shape of the first document; `None` when there is none or the text is not YAML (the decoder reports the
     /// reason).
-    pub(crate) fn of(text: &str) -> Option<Outline> {
+    pub fn of(text: &str) -> Option<Outline> {
         let mut options = Options::default();
         options.set_emit_comments(false);
         let mut events = Vec::new();
@@ -49,7 +50,7 @@ impl Outline {
     }
 
     /// The line of a field's name, and its value.
-    pub(crate) fn entry(&self, name: &str) -> Option<(usize, &Outline)> {
+    pub fn entry(&self, name: &str) -> Option<(usize, &Outline)> {
         match &self.shape {
             Shape::Map(fields) => fields
                 .iter()
@@ -60,7 +61,7 @@ impl Outline {
     }
 
     /// The items of a list.
-    pub(crate) fn items(&self) -> Option<&[Outline]> {
+    pub fn items(&self) -> Option<&[Outline]> {
         match &self.shape {
             Shape::List(items) => Some(items),
             Shape::Leaf | Shape::Map(_) => None,
@@ -68,7 +69,7 @@ impl Outline {
     }
 
     /// The line of the node at a path of field names and indices, or of the last part of it that is there.
-    pub(crate) fn line_of(&self, path: &[&str]) -> usize {
+    pub fn line_of(&self, path: &[&str]) -> usize {
         let (mut here, mut line) = (self, self.first);
         for step in path {
             let found = match &here.shape {

@@ -71,6 +71,12 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
     ("kubewright-demo", &["kubewright-cluster", "kubewright"], &[]),
+    // Around the runtime: operators whose reconciler is somebody else's program.
+    (
+        "kubewright-operators",
+        &["kubewright", "kubewright-codegen", "kubewright-schema"],
+        &["kubewright-testing"],
+    ),
     // The command carries the compiled-in operator of `kubewright demo`.
     (
         "kubewright-cli",
@@ -78,6 +84,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "kubewright-codegen",
             "kubewright-cluster",
             "kubewright-demo",
+            "kubewright-operators",
             "kubewright-testing",
             "kubewright",
             "kubewright-example-guestbook",

@@ -99,11 +99,37 @@ impl Client {
         name: &str,
         patch: &Patch<P>,
     ) -> Result<DynamicObject> {
+        self.patch_dynamic_in(resource, namespace, name, None, patch).await
+    }
+
+    /// [`Client::patch_status`] for a kind that is known at run time.
+    ///
+    /// # Errors
+    /// As [`Client::patch`].
+    pub async fn patch_status_dynamic<P: Serialize + fmt::Debug>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Patch<P>,
+    ) -> Result<DynamicObject> {
+        self.patch_dynamic_in(resource, namespace, name, Some("status"), patch)
+            .await
+    }
+
+    async fn patch_dynamic_in<P: Serialize + fmt::Debug>(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch<P>,
+    ) -> Result<DynamicObject> {
         let form = Form::for_resource::<DynamicObject>(resource);
         let target = Target::new(resource, namespace, name);
-        let request = self.patch_request(&form, namespace, name, None, patch);
-        let written = self.write(&target, "patch", None, request, &form).await?;
-        self.wrote(&target, "patch", None, None, &*written);
+        let request = self.patch_request(&form, namespace, name, subresource, patch);
+        let written = self.write(&target, "patch", subresource, request, &form).await?;
+        self.wrote(&target, "patch", subresource, None, &*written);
         Ok(Arc::unwrap_or_clone(typed(written)))
     }
 

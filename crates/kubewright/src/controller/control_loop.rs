@@ -93,8 +93,9 @@ impl Controller {
             )));
         }
         match &self.settings.finalizer {
-            Some(finalizer) => super::finalizer::check(&name, finalizer),
-            None => Ok(()),
+            // The finalizer of a kind known at run time was named elsewhere, and may be on objects already.
+            Some(finalizer) if self.form.says_kind => super::finalizer::check(&name, finalizer),
+            _ => Ok(()),
         }
     }
 

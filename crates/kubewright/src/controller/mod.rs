@@ -36,7 +36,7 @@ use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
 use crate::form::{Event, Form, typed};
-use crate::object::Object;
+use crate::object::{AnyObject, Object};
 use crate::rate::Guarded;
 use crate::request::Request;
 use crate::rule::Rule;
@@ -80,8 +80,8 @@ pub use watch::Watch;
     note = "implement `Reconciler` for it: `type Object` is the kind, `async fn reconcile` the work"
 )]
 pub trait Reconciler: Send + Sync + 'static {
-    /// The kind that is reconciled.
-    type Object: Object;
+    /// The kind that is reconciled: a type, or [`DynamicObject`](kube::core::DynamicObject) with [`Controller::dynamic`].
+    type Object: AnyObject;
 
     /// Reconciles one object: the newest state in the cache, which includes everything that this process has written.
     fn reconcile(&self, object: Arc<Self::Object>, ctx: Context) -> impl Future<Output = Result<Action>> + Send;
@@ -168,10 +168,51 @@ impl fmt::Debug for Controller {
 impl Controller {
     /// A controller of a kind. Its name is the kind in lower case unless [`Controller::named`] says otherwise.
     pub fn of<K: Object>(reconciler: impl Reconciler<Object = K>) -> Controller {
+        Controller::of_form(Form::of::<K>(), Kind::of::<K>(), reconciler)
+    }
+
+    /// A controller of a kind that is known at run time, such as one that a file names. `K` says in which form, as in
+    /// [`Cache::informer_dynamic`](crate::Cache::informer_dynamic). Unlike that of a type, its finalizer may be any name
+    /// that the API server takes.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use kubewright::kube::core::{ApiResource, DynamicObject};
+    /// use kubewright::{Action, Context, Controller, Reconciler, Result};
+    ///
+    /// struct Printer;
+    ///
+    /// impl Reconciler for Printer {
+    ///     type Object = DynamicObject;
+    ///
+    ///     async fn reconcile(&self, object: Arc<DynamicObject>, _: Context) -> Result<Action> {
+    ///         tracing::info!(spec = %object.data["spec"], "seen");
+    ///         Ok(Action::await_change())
+    ///     }
+    /// }
+    ///
+    /// fn printer(resource: &ApiResource) -> Controller {
+    ///     Controller::dynamic(resource, true, Printer)
+    /// }
+    /// ```
+    pub fn dynamic<K: AnyObject>(
+        resource: &ApiResource,
+        namespaced: bool,
+        reconciler: impl Reconciler<Object = K>,
+    ) -> Controller {
+        let form = Form {
+            cluster_scoped: !namespaced,
+            scope_is_known: true,
+            ..Form::for_resource::<K>(resource)
+        };
+        Controller::of_form(form, Kind::dynamic::<K>(resource, namespaced), reconciler)
+    }
+
+    fn of_form<R: Reconciler>(form: Form, kind: Kind, reconciler: R) -> Controller {
         Controller {
             name: None,
-            form: Form::of::<K>(),
-            kind: Kind::of::<K>(),
+            form,
+            kind,
             reconciler: Box::new(Erased(reconciler)),
             sources: Vec::new(),
             indexes: Vec::new(),
@@ -314,7 +355,7 @@ impl Controller {
     /// Only events of kind `K` (the controller's own, an owned or a watched one) that pass lead to reconciles. Several
     /// must all pass. See [`crate::predicate`].
     #[must_use]
-    pub fn with_predicate<K: Object>(
+    pub fn with_predicate<K: AnyObject>(
         mut self,
         predicate: impl Fn(&Event<K>) -> bool + Send + Sync + 'static,
     ) -> Controller {

@@ -27,7 +27,7 @@ use crate::clock::Entropy;
 use crate::controller::waker::Waker;
 use crate::error::{Error, Result};
 use crate::form::{self, Cached, Form, typed_event};
-use crate::object::{Object, group_of};
+use crate::object::{AnyObject, group_of};
 use crate::queue::Queue;
 use crate::request::Request;
 use crate::sharding::Shards;
@@ -279,9 +279,17 @@ pub(super) type Filter = Arc<dyn Fn(&Event<Any>) -> bool + Send + Sync>;
 pub(crate) struct Predicates(Vec<(TypeId, String, Filter)>);
 
 impl Predicates {
-    pub(crate) fn add<K: Object>(&mut self, predicate: impl Fn(&form::Event<K>) -> bool + Send + Sync + 'static) {
+    pub(crate) fn add<K: AnyObject>(&mut self, predicate: impl Fn(&form::Event<K>) -> bool + Send + Sync + 'static) {
         let filter = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
-        self.0.push((TypeId::of::<K>(), K::kind(&()).into_owned(), filter));
+        self.0.push((
+            TypeId::of::<K>(),
+            std::any::type_name::<K>()
+                .rsplit("::")
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            filter,
+        ));
     }
 
     /// Whether there are any for a kind.

@@ -80,15 +80,7 @@ impl<K: AnyObject> Watch<K> {
     /// All objects of a kind that is known at run time. `K` says in which form, as in
     /// [`Cache::informer_dynamic`](crate::Cache::informer_dynamic).
     pub fn dynamic(resource: &ApiResource) -> Watch<K> {
-        let kind = Kind {
-            group: resource.group.clone(),
-            version: resource.version.clone(),
-            kind: resource.kind.clone(),
-            plural: resource.plural.clone(),
-            namespaced: true,
-            rust: std::any::type_name::<K>().to_owned(),
-        };
-        Watch::of_form(Form::for_resource::<K>(resource), kind)
+        Watch::of_form(Form::for_resource::<K>(resource), Kind::dynamic::<K>(resource, true))
     }
 
     fn of_form(form: Form, kind: Kind) -> Watch<K> {

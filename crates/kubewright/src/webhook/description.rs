@@ -52,6 +52,18 @@ impl Kind {
         }
     }
 
+    /// A kind that is known at run time, in the form of a type.
+    pub(crate) fn dynamic<K>(resource: &ApiResource, namespaced: bool) -> Kind {
+        Kind {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind: resource.kind.clone(),
+            plural: resource.plural.clone(),
+            namespaced,
+            rust: type_name::<K>().to_owned(),
+        }
+    }
+
     /// Group and version as objects have them: `apps/v1`, `v1`.
     pub fn api_version(&self) -> String {
         match self.group.is_empty() {
