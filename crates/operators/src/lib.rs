@@ -16,6 +16,9 @@
 //! | what a role's requests lead to | `ansible/proxy` | `proxy.rs` in `tests/it` |
 //! | the order of all that | `ansible/reconciler.rs`; what an operator is made of: `ansible/operator.rs` | `ansible.rs` in `tests/it` |
 
+#[cfg(not(unix))]
+compile_error!("operators of Ansible and Helm run on Linux and macOS; on Windows, use WSL 2");
+
 pub mod ansible;
 pub mod kinds;
 pub mod watches;
