@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Entropy, ManagerBuilder};
-pub use kubewright_controllers::{CertificateSource, RootCa, SecretToken, TokenSource};
+pub use kubewright_controllers::{CertificateSource, Collected, RootCa, SecretToken, TokenSource};
 pub use kubewright_nodes::{Behaviours, Nodes, Processes, Stages};
 
 /// The names of the built-in controllers, as `--controllers` takes them.
@@ -76,6 +76,8 @@ pub struct Settings {
     pub pod_start: Duration,
     /// How long a pod on a simulated node takes from being deleted to being gone.
     pub pod_stop: Duration,
+    /// The kinds that the garbage collector watches. `None`: all that are served.
+    pub collected: Option<Collected>,
 }
 
 impl Default for Settings {
@@ -95,6 +97,7 @@ impl Default for Settings {
             processes: None,
             pod_start: Duration::ZERO,
             pod_stop: Duration::from_millis(50),
+            collected: None,
         }
     }
 }
@@ -121,6 +124,7 @@ impl Settings {
             clock: self.clock.clone(),
             heartbeats: self.heartbeats,
             meter: kubewright_nodes::meter(self.processes.clone()),
+            collected: self.collected.clone(),
         }
     }
 

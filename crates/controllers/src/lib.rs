@@ -158,6 +158,8 @@ pub struct Settings {
     pub heartbeats: bool,
     /// Tells autoscalers what pods use.
     pub meter: Arc<dyn Meter>,
+    /// The kinds that the garbage collector watches, and whether they have namespaces. `None`: all that discovery knows.
+    pub collected: Option<Collected>,
 }
 
 impl Default for Settings {
@@ -170,6 +172,7 @@ impl Default for Settings {
             clock: Arc::new(SystemClock),
             heartbeats: true,
             meter: Arc::new(Annotated),
+            collected: None,
         }
     }
 }
@@ -182,6 +185,8 @@ impl fmt::Debug for Settings {
             .finish_non_exhaustive()
     }
 }
+
+pub use garbage_collector::Given as Collected;
 
 /// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
 ///
@@ -199,9 +204,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
     match name {
         "namespace" => manager.add(namespace::controller()),
         "garbage-collector" => {
-            let clock = settings.clock.clone();
+            let (clock, given) = (settings.clock.clone(), settings.collected.clone());
             manager.runnable("garbage-collector-controller", move |client, stop| {
-                garbage_collector::run(client, clock.clone(), stop)
+                garbage_collector::run(client, clock.clone(), given.clone(), stop)
             })
         }
         "serviceaccount" => manager

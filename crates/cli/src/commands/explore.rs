@@ -177,7 +177,6 @@ impl Arguments {
         let mut explore = Outside::of(command)
             // As `kubewright run` has it: webhooks need certificates.
             .variable("ENABLE_WEBHOOKS", "false")
-            .samples(folder.join(&self.samples))?
             .budget(self.budget)
             .start(self.start)
             .patience(self.patience);
@@ -189,6 +188,7 @@ impl Arguments {
         for path in crds {
             explore = explore.crds(path)?;
         }
+        explore = explore.samples(folder.join(&self.samples))?;
         let usual = folder.join("config/rbac");
         match self
             .rbac

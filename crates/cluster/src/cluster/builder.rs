@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::authority::{LazyAuthority, certificates, opened, root_ca, service_account_token};
 use super::{Cluster, ForkPoint, Inner};
 use crate::control::{self, Controllers, Plan};
-use crate::controllers::Settings;
+use crate::controllers::{Collected, Settings};
 use crate::error::{Error, Result};
 use crate::kinds::KINDS;
 use crate::{KUBERNETES_VERSION, absent, inprocess, meter};
@@ -285,6 +285,14 @@ impl ClusterBuilder {
     #[must_use]
     pub fn idle(mut self, controllers: impl IntoIterator<Item = &'static str>) -> ClusterBuilder {
         self.without = controllers.into_iter().collect();
+        self
+    }
+
+    /// The garbage collector watches these kinds (with whether they have namespaces), because there is nothing of the
+    /// others.
+    #[must_use]
+    pub fn collects(mut self, kinds: Collected) -> ClusterBuilder {
+        self.settings.collected = Some(kinds);
         self
     }
 

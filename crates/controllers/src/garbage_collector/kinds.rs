@@ -7,6 +7,8 @@
 //! Each kind is for itself: one that cannot be listed (its conversion webhook is down) is waited for as long as the real
 //! collector waits for all, and then said to be missing; the others do not depend on it.
 //!
+//! Where no kind comes or goes and most have no objects, as in a fork of a cluster, the kinds may be given instead.
+//!
 //! Invariant: an object is in the graph under one kind only, however many groups and versions serve it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,14 +66,20 @@ pub(crate) struct Kinds {
     cache: Cache,
     listener: Listener,
     watched: Mutex<BTreeMap<Key, Watched>>,
+    /// In place of those that discovery knows.
+    given: Option<Given>,
 }
 
+/// Kinds, and whether their objects have namespaces.
+pub type Given = Arc<[(ApiResource, bool)]>;
+
 impl Kinds {
-    pub(crate) fn new(cache: Cache, listener: Listener) -> Kinds {
+    pub(crate) fn new(cache: Cache, listener: Listener, given: Option<Given>) -> Kinds {
         Kinds {
             cache,
             listener,
             watched: Mutex::default(),
+            given,
         }
     }
 
@@ -83,7 +91,10 @@ impl Kinds {
     /// Asks discovery, watches new kinds and forgets removed ones. Objects of a forgotten kind leave the graph. Answers
     /// whether there is anything new.
     pub(crate) async fn refresh(&self, client: &Client) -> Result<bool> {
-        let found = discover(client).await?;
+        let found = match &self.given {
+            Some(given) => known(given),
+            None => discover(client).await?,
+        };
         let stale: Vec<Watched> = {
             let mut watched = self.watched();
             let keep = |key: &Key, kind: &Kind| found.get(key) == Some(kind);
@@ -168,6 +179,15 @@ impl Kinds {
             .get(&(group.to_owned(), kind.to_owned()))
             .map(|watched| watched.kind.clone())
     }
+}
+
+fn known(given: &Given) -> BTreeMap<Key, Kind> {
+    let kind = |(resource, namespaced): &(ApiResource, bool)| {
+        let (resource, namespaced) = (resource.clone(), *namespaced);
+        let key = (resource.group.clone(), resource.kind.clone());
+        (key, Kind { resource, namespaced })
+    };
+    given.iter().map(kind).collect()
 }
 
 /// Everything that can be listed, watched and deleted, each kind in its most stable version.

@@ -27,6 +27,7 @@ use kubewright::{Client, Clock, Error, EventRecorder, EventType, Result, Scope, 
 use serde_json::{Value, json};
 
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN};
+pub use self::kinds::Given;
 use self::kinds::{Kind, Kinds, ObjectEvent};
 
 /// The component that events name as their source.
@@ -41,7 +42,7 @@ const FIRST_REFRESH: Duration = Duration::from_millis(100);
 /// Definitions and APIServices are watched: other new kinds come only from a server behind one of them, which gives no
 /// notice.
 const LAST_REFRESH: Duration = Duration::from_secs(3600);
-/// In time that is a test's an hour is nothing, and no such server grows a kind meanwhile.
+/// In time that is a test's an hour is nothing, no such server grows a kind meanwhile, and discovery does not lag.
 const LAST_VIRTUAL_REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// How many owners are remembered as gone. Uids never come back, so this only bounds memory.
 const REMEMBERED: usize = 10_000;
@@ -75,17 +76,14 @@ impl Memory {
 }
 
 /// Runs until it is asked to stop.
-pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Result<()> {
+pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, given: Option<Given>, stop: Stop) -> Result<()> {
     let memory = Arc::new(Memory::default());
     let listener = {
         let memory = memory.clone();
         Arc::new(move |change: ObjectEvent<'_>| memory.heard(change))
     };
-    let kinds = Kinds::new(client.cache().clone(), listener);
-    let longest = match clock.is_virtual() {
-        true => LAST_VIRTUAL_REFRESH,
-        false => LAST_REFRESH,
-    };
+    let kinds = Kinds::new(client.cache().clone(), listener, given);
+    let is_virtual = clock.is_virtual();
     let (recorder, _writer) = EventRecorder::start(&client, clock, stop.clone());
     let collector = Collector {
         client,
@@ -100,7 +98,7 @@ pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, stop: Stop) -> Re
     tokio::select! {
         biased;
         () = stop.requested() => {}
-        () = collector.learn(longest) => {}
+        () = collector.learn(is_virtual) => {}
         () = work => {}
     }
     collector.memory.queue.shut_down();
@@ -135,7 +133,7 @@ impl Collector {
     /// Keeps the kinds current: at the start, when a CustomResourceDefinition or an APIService changes and for a while
     /// after it (discovery may follow with a delay), and from time to time (the server behind an APIService may change
     /// by itself).
-    async fn learn(&self, longest: Duration) {
+    async fn learn(&self, is_virtual: bool) {
         let changed = Arc::new(tokio::sync::Notify::new());
         let sources = [
             ApiResource::erase::<CustomResourceDefinition>(&()),
@@ -161,7 +159,10 @@ impl Collector {
             tokio::select! {
                 biased;
                 () = changed.notified() => pause = FIRST_REFRESH,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(longest),
+                () = tokio::time::sleep(pause) => pause = match is_virtual {
+                    true => LAST_VIRTUAL_REFRESH,
+                    false => (pause * 2).min(LAST_REFRESH),
+                },
             }
         }
     }

@@ -1,14 +1,14 @@
-//! A fault, its name, and which faults a run admits.
+//! A fault and its name.
 //!
 //! Writes and watch events are numbered by the undisturbed run; a fault names the number at which it strikes. Numbers
-//! count from 1, as people do. Invariants: a name says everything that is needed to play the fault again; only what the
-//! undisturbed run did is struck.
+//! count from 1, as people do. Invariant: a name says everything that is needed to play the fault again. Not here: which
+//! faults a run admits (`order.rs`).
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::log::{Entry, Log};
+use super::log::Entry;
 use super::seam::Pace;
 
 /// One disturbance of one run.
@@ -33,6 +33,8 @@ pub enum Fault {
     Outage(usize),
     /// For a minute every write of this kind is answered with 504, and not carried out.
     Timeouts(usize),
+    /// For a minute every write of this kind is answered with 429 and the wish to wait a second.
+    Throttled(usize),
     /// For a minute the right to make this write is missing.
     Forbidden(usize),
     /// The write takes half a minute.
@@ -76,11 +78,25 @@ pub enum Fault {
         /// It sees the world as this step left it; 0 is the beginning.
         sees: usize,
     },
-    /// After a step somebody deletes an object that the operator made.
+    /// As [`Stale`](Fault::Stale), and the process sees the world as it was when a watch delivered an event.
+    Past {
+        /// After this step the process starts anew.
+        after: usize,
+        /// The plural with its group.
+        resource: String,
+        /// Which of its events.
+        event: usize,
+    },
+    /// No process is there while the user makes this step and the next one.
+    Down {
+        /// The first of the two.
+        step: usize,
+    },
+    /// After a step somebody deletes an object that the operator made, or a pod of one.
     Deleted {
         /// After which step.
         after: usize,
-        /// Which of the objects that the operator had made by then.
+        /// Which of the objects that are there and came of the operator.
         object: usize,
     },
 }
@@ -89,7 +105,7 @@ pub enum Fault {
 type AtWrite = (&'static str, fn(usize) -> Fault);
 
 /// Names, once for writing and reading.
-const AT_WRITE: [AtWrite; 13] = [
+pub(super) const AT_WRITE: [AtWrite; 14] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),
@@ -99,6 +115,7 @@ const AT_WRITE: [AtWrite; 13] = [
     ("unanswered", Fault::Unanswered),
     ("outage", Fault::Outage),
     ("timeouts", Fault::Timeouts),
+    ("throttled", Fault::Throttled),
     ("forbidden", Fault::Forbidden),
     ("slow", Fault::Slow),
     ("paused", Fault::Paused),
@@ -115,6 +132,8 @@ impl Fault {
             Fault::Cut { .. } => "cut",
             Fault::Late { .. } => "late",
             Fault::Stale { .. } => "stale",
+            Fault::Past { .. } => "past",
+            Fault::Down { .. } => "down",
             Fault::Deleted { .. } => "deleted",
             at_write => {
                 let named = at_write.write().and_then(|number| {
@@ -141,6 +160,7 @@ impl Fault {
             | Fault::Unanswered(write)
             | Fault::Outage(write)
             | Fault::Timeouts(write)
+            | Fault::Throttled(write)
             | Fault::Forbidden(write)
             | Fault::Slow(write)
             | Fault::Paused(write)
@@ -161,6 +181,7 @@ impl Fault {
             Fault::Unanswered(_) => "it is carried out, and the answer is lost",
             Fault::Outage(_) => return format!("from now on and for {long} such writes are answered with 503"),
             Fault::Timeouts(_) => return format!("from now on and for {long} such writes are answered with 504"),
+            Fault::Throttled(_) => return format!("from now on and for {long} such writes are answered with 429"),
             Fault::Forbidden(_) => return format!("from now on and for {long} such writes are answered with 403"),
             Fault::Slow(_) => return format!("it takes {}", time(pace.slow)),
             Fault::Paused(_) => {
@@ -172,62 +193,13 @@ impl Fault {
             Fault::Missed { .. } => "this is never delivered; the next list shows what came of it",
             Fault::Cut { .. } => "the connection breaks in the middle of this",
             Fault::Late { .. } => return format!("it comes {} late", time(pace.late)),
-            Fault::Stale { .. } => return format!("the operator starts anew and for {long} sees an older world"),
+            Fault::Stale { .. } | Fault::Past { .. } => {
+                return format!("the operator starts anew and for {long} sees an older world");
+            }
+            Fault::Down { .. } => "the operator is not there for two steps",
             Fault::Deleted { .. } => "somebody deletes this",
         };
         text.to_owned()
-    }
-
-    /// The faults of a run, in the order in which they usually find something: one of each class at a time, so that a
-    /// short budget sees all classes.
-    pub(super) fn all_of(log: &Log, steps: usize) -> Vec<Fault> {
-        let attempts = log.attempts();
-        let mut classes: Vec<Vec<Fault>> = Vec::new();
-        // Of many writes of one kind all are tried, the first and the last ones first.
-        let order = spread(attempts.len());
-        for (_, fault) in AT_WRITE {
-            let admitted = |at: &usize| -> bool {
-                let entry = attempts[*at];
-                match fault(1) {
-                    // An intruder needs an object that is there.
-                    Fault::Touched(_) => entry.call.verb == "update" || entry.call.verb == "patch",
-                    Fault::NextStep(_) => entry.step < steps,
-                    _ => true,
-                }
-            };
-            classes.push(order.iter().copied().filter(admitted).map(|at| fault(at + 1)).collect());
-        }
-        let heard = log.heard();
-        type AtEvent = fn(String, usize) -> Fault;
-        let at_events: [AtEvent; 3] = [
-            |resource, event| Fault::Held { resource, event },
-            |resource, event| Fault::Missed { resource, event },
-            |resource, event| Fault::Cut { resource, event },
-        ];
-        for fault in at_events {
-            let of_all = heard.iter().flat_map(|(resource, count)| {
-                spread(*count)
-                    .into_iter()
-                    .map(move |at| fault(resource.clone(), at + 1))
-            });
-            classes.push(of_all.collect());
-        }
-        let kinds = heard.keys();
-        classes.push(
-            kinds
-                .map(|resource| Fault::Late {
-                    resource: resource.clone(),
-                })
-                .collect(),
-        );
-        let stale = (1..=steps).flat_map(|after| (0..after).rev().map(move |sees| Fault::Stale { after, sees }));
-        classes.push(stale.collect());
-        let deleted = (1..=steps).flat_map(|after| {
-            let made = log.made_until(after).len();
-            (1..=made).map(move |object| Fault::Deleted { after, object })
-        });
-        classes.push(deleted.collect());
-        in_turns(classes)
     }
 }
 
@@ -239,32 +211,6 @@ fn time(time: Duration) -> String {
         (seconds, 0) => format!("{seconds} seconds"),
         _ => format!("{} seconds", time.as_secs_f64()),
     }
-}
-
-/// The numbers below `count`: the ends first, then the middles, so that a part of them is spread over all.
-fn spread(count: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    // How often the number of bits can be halved says how early it comes; ties keep their order.
-    order.sort_by_key(|at| {
-        if *at + 1 == count {
-            0
-        } else {
-            usize::BITS - at.trailing_zeros().min(usize::BITS)
-        }
-    });
-    order
-}
-
-/// One of each list, then the next of each.
-fn in_turns(lists: Vec<Vec<Fault>>) -> Vec<Fault> {
-    let longest = lists.iter().map(Vec::len).max().unwrap_or_default();
-    let turn = |at: usize| {
-        lists
-            .iter()
-            .filter_map(move |list| list.get(at).cloned())
-            .collect::<Vec<_>>()
-    };
-    (0..longest).flat_map(turn).collect()
 }
 
 impl Entry {
@@ -291,7 +237,9 @@ impl fmt::Display for Fault {
                 write!(f, "{class}@{resource}#{event}")
             }
             Fault::Late { resource } => write!(f, "{class}@{resource}"),
+            Fault::Down { step } => write!(f, "{class}@{step}"),
             Fault::Stale { after, sees } => write!(f, "{class}@{after}#{sees}"),
+            Fault::Past { after, resource, event } => write!(f, "{class}@{after}#{resource}#{event}"),
             Fault::Deleted { after, object } => write!(f, "{class}@{after}#{object}"),
             at_write => write!(f, "{class}@{}", at_write.write().unwrap_or_default()),
         }
@@ -309,6 +257,9 @@ impl FromStr for Fault {
         let number = |text: &str| text.parse::<usize>().map_err(|_| unreadable());
         if let Some((_, fault)) = AT_WRITE.iter().find(|(name, _)| *name == class) {
             return number(place).map(fault);
+        }
+        if class == "down" {
+            return number(place).map(|step| Fault::Down { step });
         }
         if class == "late" {
             return Ok(Fault::Late {
@@ -335,6 +286,14 @@ impl FromStr for Fault {
                 after: number(first)?,
                 sees: second,
             },
+            "past" => {
+                let (after, resource) = first.split_once('#').ok_or_else(unreadable)?;
+                Fault::Past {
+                    after: number(after)?,
+                    resource: resource.to_owned(),
+                    event: second,
+                }
+            }
             "deleted" => Fault::Deleted {
                 after: number(first)?,
                 object: second,
@@ -366,7 +325,13 @@ mod tests {
                 event: 2,
             },
             Fault::Late { resource: pods() },
+            Fault::Down { step: 3 },
             Fault::Stale { after: 2, sees: 0 },
+            Fault::Past {
+                after: 2,
+                resource: pods(),
+                event: 4,
+            },
             Fault::Deleted { after: 1, object: 4 },
         ]);
         for fault in all {
@@ -374,18 +339,6 @@ mod tests {
         }
         for wrong in ["", "crash-after", "crash-after@x", "held@pods", "meteor@1#1"] {
             assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_part_of_the_numbers_is_spread_over_all_of_them() {
-        for count in 0..20 {
-            let mut order = spread(count);
-            if count > 1 {
-                assert_eq!(order[..2].iter().copied().max(), Some(count - 1), "{order:?}");
-            }
-            order.sort_unstable();
-            assert_eq!(order, (0..count).collect::<Vec<_>>());
         }
     }
 }

@@ -40,7 +40,12 @@ pub(super) enum What {
         effective: bool,
     },
     /// A watch delivered an event.
-    Event(String),
+    Event {
+        /// Its kind: `ADDED`.
+        kind: String,
+        /// The revision of the object.
+        revision: u64,
+    },
     /// A reconcile begins or ends.
     Reconcile {
         /// Whether it begins.
@@ -51,6 +56,9 @@ pub(super) enum What {
     /// A line for people: a step, a fault.
     Told(String),
 }
+
+/// With this begins the line that tells of a fault.
+pub(super) const STRUCK: &str = "  ✗ ";
 
 /// An object that the operator made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +80,11 @@ impl Entry {
 
     pub(super) fn is_write(&self) -> bool {
         matches!(self.what, What::Write { .. })
+    }
+
+    /// Whether this is the line of the fault that struck then.
+    fn tells_of_fault(&self, at: Duration) -> bool {
+        self.at >= at && matches!(&self.what, What::Told(text) if text.starts_with(STRUCK))
     }
 
     pub(super) fn is_effective(&self) -> bool {
@@ -98,7 +111,7 @@ impl Entry {
         };
         let _ = match &self.what {
             What::Told(text) | What::Reconcile { text, .. } => write!(line, "{text}"),
-            What::Event(kind) => {
+            What::Event { kind, .. } => {
                 let (resource, namespace, name) = self.named();
                 write!(line, "  hears {kind} {resource} {}", place(&namespace, &name))
             }
@@ -141,7 +154,7 @@ impl Log {
     /// How many events the watches of each resource delivered.
     pub(super) fn heard(&self) -> BTreeMap<String, usize> {
         let mut heard = BTreeMap::new();
-        for entry in self.entries.iter().filter(|entry| matches!(entry.what, What::Event(_))) {
+        for (entry, _) in self.events() {
             *heard.entry(resource(&entry.call)).or_default() += 1;
         }
         heard
@@ -158,11 +171,22 @@ impl Log {
 
     /// The step in which the watch of a resource delivered this event; they count from 1.
     pub(super) fn step_of_event(&self, of: &str, event: usize) -> Option<usize> {
-        let mut events = self
-            .entries
-            .iter()
-            .filter(|entry| matches!(entry.what, What::Event(_)) && resource(&entry.call) == of);
-        Some(events.nth(event.checked_sub(1)?)?.step)
+        let mut events = self.events().filter(|(entry, _)| resource(&entry.call) == of);
+        Some(events.nth(event.checked_sub(1)?)?.0.step)
+    }
+
+    /// The events of all watches, and the revisions of their objects.
+    pub(super) fn events(&self) -> impl Iterator<Item = (&Entry, u64)> {
+        self.entries.iter().filter_map(|entry| match entry.what {
+            What::Event { revision, .. } => Some((entry, revision)),
+            _ => None,
+        })
+    }
+
+    /// The revision of an event of a resource.
+    pub(super) fn revision_of_event(&self, of: &str, event: usize) -> Option<u64> {
+        let mut events = self.events().filter(|(entry, _)| resource(&entry.call) == of);
+        Some(events.nth(event.checked_sub(1)?)?.1)
     }
 
     /// The objects that the operator had made after a step and had not deleted, in the order of their making.
@@ -202,7 +226,10 @@ impl Log {
         const BEFORE: usize = 8;
         const AFTER: usize = 24;
         let told: Vec<&Entry> = self.telling().collect();
-        let middle = fault_at.map_or(0, |at| told.partition_point(|entry| entry.at < at));
+        let middle = fault_at.map_or(0, |at| {
+            let line = told.iter().position(|entry| entry.tells_of_fault(at));
+            line.unwrap_or_else(|| told.partition_point(|entry| entry.at < at))
+        });
         let from = middle.saturating_sub(BEFORE);
         let to = (middle + AFTER).min(told.len());
         let mut lines: Vec<String> = told[from..to].iter().map(|entry| entry.line()).collect();
@@ -217,7 +244,9 @@ impl Log {
         const BEFORE: usize = 3;
         const AFTER: usize = 9;
         let Some(at) = fault_at else { return Vec::new() };
-        let before: Vec<&Entry> = struck.entries.iter().take_while(|entry| entry.at < at).collect();
+        // Much happens in one moment of a time that stands still: what stands before the fault came before it.
+        let before = struck.entries.iter().take_while(|entry| !entry.tells_of_fault(at));
+        let before: Vec<&Entry> = before.collect();
         let step = before.last().map_or(0, |entry| entry.step);
         let in_step = |entry: &&Entry| entry.step == step;
         let writes = before
@@ -227,12 +256,10 @@ impl Log {
             .filter(|entry| entry.is_write())
             .count();
         let told: Vec<&Entry> = self.telling().filter(in_step).collect();
-        let place = told
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.is_write())
-            .nth(writes);
-        let middle = place.map_or(0, |(at, _)| at);
+        let places = told.iter().enumerate().filter(|(_, entry)| entry.is_write());
+        let places: Vec<usize> = places.map(|(at, _)| at).collect();
+        // The struck write may have been the last one.
+        let middle = places.get(writes).or(places.last()).copied().unwrap_or_default();
         let to = (middle + AFTER).min(told.len());
         told[middle.saturating_sub(BEFORE)..to]
             .iter()

@@ -18,21 +18,25 @@
 //! }
 //! ```
 //!
-//! - `steps.rs`: what the user does,
-//! - `fault.rs`: the faults, and which of them a run admits,
+//! - `steps.rs`, `inputs.rs`: what the user does,
+//! - `fault.rs`, `order.rs`: the faults, which of them a run admits, and in which order; `children.rs`: what may be deleted,
 //! - `seam.rs`, `stream.rs`: the connection at which they strike,
 //! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
-//! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding,
+//! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding; `history.rs`, `wanted.rs`: also without a fault,
 //! - `report.rs`: how it is told,
 //! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
 //! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
 
+mod children;
 mod fault;
+mod history;
+mod inputs;
 mod invariants;
 mod log;
 mod oracles;
+mod order;
 mod outside;
 mod place;
 mod play;
@@ -41,6 +45,7 @@ mod seam;
 mod snapshot;
 mod steps;
 mod stream;
+mod wanted;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,12 +66,17 @@ pub use steps::Step;
 
 use crate::error::{Error, Result};
 use invariants::Invariant;
+use oracles::Verdict;
 use play::{Play, Run};
+use wanted::Wanted;
 
 /// Makes the operator of one process.
 type OperatorOf = Arc<dyn Fn() -> Operator + Send + Sync>;
 /// Makes the cluster of one run.
 type ClusterOf = Arc<dyn Fn() -> ClusterBuilder + Send + Sync>;
+
+/// The stack of a thread that plays. On a smaller one the server makes room for each deep value that it looks at.
+const STACK: usize = 32 << 20;
 
 /// Plays an operator through faults; see the [module](self).
 #[must_use = "nothing is played until it runs"]
@@ -78,6 +88,7 @@ pub struct Explore {
     budget: Option<Duration>,
     jobs: usize,
     only: Option<Fault>,
+    is_first_enough: bool,
     seed: u64,
 }
 
@@ -105,6 +116,7 @@ impl Explore {
             budget: Some(Duration::from_secs(60)),
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
+            is_first_enough: false,
             seed: 0,
         }
     }
@@ -126,7 +138,8 @@ impl Explore {
     /// # Errors
     /// As there.
     pub fn samples(self, folder: impl AsRef<Path>) -> Result<Explore> {
-        let steps = Step::of_samples(folder)?;
+        let crds = (self.operator)().crds().map_err(Error::Runtime)?;
+        let steps = Step::of_samples(folder, &crds)?;
         Ok(self.steps(steps))
     }
 
@@ -175,6 +188,12 @@ impl Explore {
         self
     }
 
+    /// Ends with the first finding.
+    pub fn until_found(mut self) -> Explore {
+        self.is_first_enough = true;
+        self
+    }
+
     /// Leaves another course to chance than that of the seed 0: other uids, generated names and spread retries. A run
     /// of the same seed and the same fault is the same run.
     pub fn seed(mut self, seed: u64) -> Explore {
@@ -218,34 +237,48 @@ impl Explore {
             Some(only) => vec![only.clone()],
             // What comes of a fault cannot be told where nothing comes to rest without one.
             None if oracles::is_restless(&reference) => Vec::new(),
-            None => Fault::all_of(&reference.log, self.steps.len()),
+            None => {
+                let children: Vec<usize> = reference.children.iter().map(Vec::len).collect();
+                let ordered = order::of(&reference.log, &self.steps, &children);
+                ordered.into_iter().map(|(_, fault)| fault).collect()
+            }
         };
         let mut report = Report::new(&reference, all.len(), &self.steps);
         for verdict in oracles::of_reference(&reference, again.as_ref()) {
             report.found(None, verdict, Some(&reference));
         }
-        let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
-        let failed = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.min(all.len()) {
-                scope.spawn(|| {
-                    while budget.is_none_or(|budget| begin.elapsed() < budget) {
-                        let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                            break;
-                        };
-                        match self.judged(&play, fault, &reference, &report) {
-                            Ok(()) => {}
-                            Err(error) => {
-                                failed
-                                    .lock()
-                                    .unwrap_or_else(PoisonError::into_inner)
-                                    .get_or_insert((fault.clone(), error));
-                            }
-                        }
-                    }
-                });
+        if self.only.is_none() && !oracles::is_restless(&reference) {
+            for verdict in self.of_history(&play, &reference)? {
+                report.found(None, verdict, Some(&reference));
             }
+        }
+        let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+        let is_enough = |report: &Mutex<Report>| {
+            self.is_first_enough && report.lock().unwrap_or_else(PoisonError::into_inner).so_far() > 0
+        };
+        let failed = Mutex::new(None);
+        let work = || {
+            while budget.is_none_or(|budget| begin.elapsed() < budget) && !is_enough(&report) {
+                let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                    break;
+                };
+                if let Err(error) = self.judged(&play, fault, &reference, &report) {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.get_or_insert((fault.clone(), error));
+                }
+            }
+        };
+        let started = std::thread::scope(|scope| -> std::io::Result<()> {
+            for _ in 0..self.jobs.min(all.len()) {
+                let thread = std::thread::Builder::new().stack_size(STACK);
+                thread.spawn_scoped(scope, work)?;
+            }
+            Ok(())
         });
+        if let Err(error) = started {
+            let what = format!("no thread can be started: {error}");
+            return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+        }
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some((fault, error)) = failed {
@@ -254,6 +287,33 @@ impl Explore {
         }
         report.end(begin.elapsed());
         Ok(report)
+    }
+
+    /// What the steps alone show: states that depend on the way, and wishes that are not heeded.
+    fn of_history(&self, play: &Play<'_>, reference: &Run) -> Result<Vec<Verdict>> {
+        let mut found = Vec::new();
+        // How a new cluster ends in which all is wanted at once.
+        let mut known: Vec<(&Wanted, Option<Snapshot>)> = vec![(&reference.wanted[0], reference.ends.first().cloned())];
+        let mut is_new = true;
+        for step in 1..=self.steps.len() {
+            let (before, wanted) = (&reference.wanted[step - 1], &reference.wanted[step]);
+            let (end_before, end) = (&reference.ends[step - 1], &reference.ends[step]);
+            found.extend(history::unheeded(step, (before, end_before), (wanted, end)));
+            is_new &= wanted.targets().count() > before.targets().count();
+            let fresh = match known.iter().find(|(known, _)| *known == wanted) {
+                Some((_, fresh)) => fresh.clone(),
+                None => {
+                    let fresh = match is_new {
+                        true => Some(end.clone()),
+                        false => play.fresh(reference, step)?,
+                    };
+                    known.push((wanted, fresh.clone()));
+                    fresh
+                }
+            };
+            found.extend(fresh.and_then(|fresh| history::of_way(step, end, &fresh, wanted)));
+        }
+        Ok(found)
     }
 
     /// Plays a fault and reports what is found.

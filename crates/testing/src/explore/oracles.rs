@@ -82,6 +82,8 @@ pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<
         .filter(|_| of_any(reference).is_none())
         .or_else(|| deleted(fault, run, reference))
         .or_else(|| ends(run, reference))
+        .or_else(|| replaced(run))
+        .or_else(|| swallowed(run))
         .or_else(|| restart(run).filter(|_| restart(reference).is_none()))
 }
 
@@ -149,6 +151,22 @@ fn deleted(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
     None
 }
 
+/// What an older world shows is no reason to make anything anew.
+fn replaced(run: &Run) -> Option<Verdict> {
+    let what = format!(
+        "{} is deleted and made again, which nobody asked for",
+        words(run.replaced.as_ref()?)
+    );
+    verdict(Severity::High, what, String::new())
+}
+
+/// A write that fails is tried again, or reported.
+fn swallowed(run: &Run) -> Option<Verdict> {
+    let write = run.swallowed.as_ref()?;
+    let what = format!("this fails, and the reconcile ends as if it had not: {write}");
+    verdict(Severity::Low, what, String::new())
+}
+
 /// After each step the cluster is as after the same step of the undisturbed run.
 fn ends(run: &Run, reference: &Run) -> Option<Verdict> {
     for (step, (expected, found)) in reference.ends.iter().zip(&run.ends).enumerate() {
@@ -184,7 +202,7 @@ fn ends(run: &Run, reference: &Run) -> Option<Verdict> {
     None
 }
 
-fn words((resource, namespace, name): &Named) -> String {
+pub(super) fn words((resource, namespace, name): &Named) -> String {
     match namespace.as_str() {
         "" => format!("{resource} {name}"),
         namespace => format!("{resource} {namespace}/{name}"),

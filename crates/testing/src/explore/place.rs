@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright::kube::core::ApiResource;
+use kubewright_cluster::controllers::Collected;
 use kubewright_cluster::{ApiServer, ForkPoint};
 
 use super::fault::Fault;
@@ -21,6 +23,8 @@ pub(super) struct Place {
     /// It has read the cluster.
     pub(super) reader: Reader,
     pub(super) revision: u64,
+    /// The kinds of which there is something, or was; each with whether it has namespaces.
+    pub(super) kinds: Collected,
 }
 
 /// A built-in controller, and the stores without whose changes it has nothing to do. The others always run.
@@ -83,8 +87,11 @@ impl Place {
     /// The step after which a run with this fault begins; `None` for the beginning.
     pub(super) fn before(fault: &Fault, log: &Log) -> Option<usize> {
         let step = match fault {
-            Fault::Stale { after, .. } | Fault::Deleted { after, .. } => return Some(*after),
+            Fault::Stale { after, .. } | Fault::Past { after, .. } | Fault::Deleted { after, .. } => {
+                return Some(*after);
+            }
             Fault::Late { .. } => return None,
+            Fault::Down { step } => return step.checked_sub(1),
             Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event } => {
                 log.step_of_event(resource, *event)?
             }
@@ -106,10 +113,47 @@ pub(super) fn idle(places: &[Place]) -> BTreeSet<&'static str> {
     idle.map(|(controller, _)| *controller).collect()
 }
 
+/// The kinds of which there is something in a server, or was.
+pub(super) fn written(api: &ApiServer) -> Collected {
+    let rows = api.kinds().resources();
+    let stored = rows.iter().filter(|row| row.version == row.storage_version);
+    let written = stored.filter(|row| &*row.kind != "Event" && api.changes(&row.store) != 0);
+    written
+        .map(|row| {
+            let (group, version) = (row.group.to_string(), row.version.to_string());
+            let resource = ApiResource {
+                api_version: match group.as_str() {
+                    "" => version.clone(),
+                    group => format!("{group}/{version}"),
+                },
+                group,
+                version,
+                kind: row.kind.to_string(),
+                plural: row.plural.to_string(),
+            };
+            (resource, row.namespaced)
+        })
+        .collect()
+}
+
+/// The kinds for the garbage collector in a run with these moments; `None` when kinds come and go.
+pub(super) fn collected(places: &[Place]) -> Option<Collected> {
+    let (first, last) = (places.first()?, places.last()?);
+    let changes = |place: &Place| {
+        let of = [
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "apiservices.apiregistration.k8s.io",
+        ];
+        of.map(|store| place.reader.changes(store))
+    };
+    (changes(first) == changes(last)).then(|| last.kinds.clone())
+}
+
 /// Whether the controllers that did not run had nothing to do since a moment.
 pub(super) fn is_idle(places: &[Place], since: usize, api: &ApiServer) -> bool {
     let idle = idle(places);
     let stores = WORK.iter().filter(|(controller, _)| idle.contains(controller));
     let mut stores = stores.flat_map(|(_, stores)| *stores);
-    stores.all(|store| places[since].reader.changes(store) == api.changes(store))
+    let is_collected = collected(places).is_none_or(|kinds| written(api).len() <= kinds.len());
+    is_collected && stores.all(|store| places[since].reader.changes(store) == api.changes(store))
 }

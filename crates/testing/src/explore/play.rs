@@ -16,13 +16,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::children::{children, identities};
 use super::fault::Fault;
 use super::invariants::{Invariant, broken};
-use super::log::{Entry, Log};
-use super::place::{Place, idle, is_idle};
+use super::log::{Entry, Log, Made, Named};
+use super::place::{Place, collected, idle, is_idle, written};
 use super::seam::{Ask, Pace, Seam};
 use super::snapshot::{Reader, Snapshot};
 use super::steps::Step;
+use super::wanted::Wanted;
 use super::{ClusterOf, OperatorOf};
 use crate::cluster::TestCluster;
 use crate::error::Result;
@@ -38,6 +40,8 @@ const LONGEST: Duration = Duration::from_secs(120);
 const WATCHED: Duration = Duration::from_secs(300);
 /// How long another process takes to start.
 const RESTART: Duration = Duration::from_secs(1);
+/// How long the built-in controllers have for a step for which no process is there.
+const ALONE: Duration = Duration::from_secs(30);
 /// How long a process that stood still goes on at most.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -49,12 +53,20 @@ pub(super) struct Run {
     pub(super) struck: Option<Duration>,
     /// What was there before the first step, and after each.
     pub(super) ends: Vec<Snapshot>,
+    /// What the user wanted then.
+    pub(super) wanted: Vec<Wanted>,
+    /// What may be deleted then.
+    pub(super) children: Vec<Vec<Made>>,
     /// The steps that the user made before the one before had come to rest.
     pub(super) hurried: Option<usize>,
     /// The first step after which things changed again and again.
     pub(super) restless: Option<usize>,
     /// What the user relies on and did not hold, and in which step.
     pub(super) broken: Option<(String, usize)>,
+    /// What was there before a process saw an older world, and is another object now.
+    pub(super) replaced: Option<Named>,
+    /// A write that failed in a reconcile that ended as if all were done.
+    pub(super) swallowed: Option<String>,
     /// A kind of write, or a reconcile, that came in floods.
     pub(super) flood: Option<String>,
     /// A write of several that changed something long after a step.
@@ -112,6 +124,23 @@ impl Play<'_> {
         self.run(Some(fault), Some(Begin { reference, step }))
     }
 
+    /// Plays a new cluster in which the user wants at once what he wanted after a step, and answers how it ends; `None`
+    /// when it does not come to rest, or something in it fails.
+    ///
+    /// # Errors
+    /// As [`all`](Play::all).
+    pub(super) fn fresh(&self, reference: &Run, step: usize) -> Result<Option<Snapshot>> {
+        let steps = reference.wanted[step].steps();
+        let play = Play { steps: &steps, ..*self };
+        let begin = Begin { reference, step: 0 };
+        let run = match play.run(None, (!reference.places.is_empty()).then_some(begin))? {
+            Some(run) => run,
+            None => play.all(None)?,
+        };
+        let is_sound = run.restless.is_none() && run.failing.is_empty() && run.ended.is_none() && run.panics.is_empty();
+        Ok(run.ends.last().filter(|_| is_sound).cloned())
+    }
+
     fn run(&self, fault: Option<&Fault>, begin: Option<Begin<'_>>) -> Result<Option<Run>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| kubewright::Error::Configuration(format!("no runtime: {error}")))?;
@@ -125,6 +154,9 @@ impl Play<'_> {
                 // What was drawn until then is there already.
                 seed = seed.wrapping_add(u64::try_from(step).unwrap_or(0)).wrapping_add(1);
                 builder = builder.fork(&place.point).idle(idle(&reference.places));
+                if let Some(kinds) = collected(&reference.places) {
+                    builder = builder.collects(kinds);
+                }
             }
             let cluster = TestCluster::with_seed(seed, start, builder).await?;
             let (asks, asked) = unbounded_channel();
@@ -195,22 +227,29 @@ impl Player {
             None => Vec::new(),
         };
         let first = number;
+        let mut wanted = Wanted::default();
         loop {
             let mut is_restless = false;
             match fault {
-                Some(Fault::Stale { after, sees }) if *after == number => {
+                Some(Fault::Stale { after, .. } | Fault::Past { after, .. }) if *after == number => {
+                    let shown = match fault {
+                        Some(Fault::Past { resource, event, .. }) => match begin {
+                            Some(begin) => begin.reference.log.revision_of_event(resource, *event),
+                            None => self.seam.log().0.revision_of_event(resource, *event),
+                        },
+                        Some(Fault::Stale { sees, .. }) => revisions.get(*sees).copied(),
+                        _ => None,
+                    };
                     self.end_all();
                     self.pass(RESTART).await?;
-                    self.seam
-                        .show(revisions.get(*sees).copied().unwrap_or_else(|| self.revision()));
+                    let before = identities(self.cluster.cluster().api());
+                    self.seam.show(shown.unwrap_or_else(|| self.revision()));
                     self.start().await?;
                     is_restless = !self.rest().await?;
+                    run.replaced = replaced(before, &identities(self.cluster.cluster().api()));
                 }
                 Some(Fault::Deleted { after, object }) if *after == number => {
-                    let made = match begin {
-                        Some(begin) => begin.reference.log.made_until(number),
-                        None => self.seam.log().0.made_until(number),
-                    };
+                    let made = self.children(number, begin);
                     if let Some(made) = made.get(object - 1) {
                         self.delete(made).await;
                         is_restless = !self.rest().await?;
@@ -224,13 +263,32 @@ impl Player {
             run.ends.push(self.reader.read(&self.cluster));
             revisions.push(self.revision());
             match begin {
-                None if fault.is_none() => run.places.extend(self.place()?),
+                None if fault.is_none() => {
+                    run.places.extend(self.place()?);
+                    run.children.push(self.children(number, None));
+                    run.wanted.push(wanted.clone());
+                }
                 Some(begin) if self.is_over(fault, begin, number, &run) => break,
                 _ => {}
             }
             let Some(step) = steps.get(number) else { break };
+            let is_first = matches!(fault, Some(Fault::Down { step }) if *step == number + 1);
+            if is_first {
+                self.end_all();
+                self.seam.strike(0);
+            }
             number = self.seam.next_step(step.what());
-            step.make(&self.cluster).await?;
+            if step.made(&self.cluster).await? {
+                wanted = wanted.after(step);
+            }
+            if is_first {
+                run.hurried = Some(number);
+                self.pass(ALONE).await?;
+                continue;
+            }
+            if matches!(fault, Some(Fault::Down { step }) if step + 1 == number) {
+                self.start().await?;
+            }
             if !self.rest().await? {
                 run.restless.get_or_insert(number);
             }
@@ -266,6 +324,7 @@ impl Player {
             .clone();
         (run.log, run.struck) = self.seam.log();
         run.flood = self.seam.flood();
+        run.swallowed = self.seam.swallowed();
         if let Some(begin) = begin
             && !is_idle(&begin.reference.places, begin.step, self.cluster.cluster().api())
         {
@@ -280,7 +339,7 @@ impl Player {
             return Ok(true);
         };
         // The fault starts the operator by itself.
-        if !matches!(fault, Some(Fault::Stale { .. })) {
+        if !matches!(fault, Some(Fault::Stale { .. } | Fault::Past { .. })) {
             self.start().await?;
             let begin = Instant::now();
             let mut before = self.revision();
@@ -327,7 +386,16 @@ impl Player {
             time: self.cluster.now()?,
             reader: self.reader.clone(),
             revision: self.revision(),
+            kinds: written(cluster.api()),
         }))
+    }
+
+    /// What somebody may delete after a step.
+    fn children(&self, number: usize, begin: Option<Begin<'_>>) -> Vec<Made> {
+        match begin {
+            Some(begin) => begin.reference.children[number].clone(),
+            None => children(self.cluster.cluster().api(), &self.seam.log().0.made_until(number)),
+        }
     }
 
     fn revision(&self) -> u64 {
@@ -364,6 +432,9 @@ impl Player {
                 {
                     let mut panics = panics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     panics.push(format!("{controller}, {request}: {error}"));
+                }
+                if matches!(outcome, Outcome::Done) {
+                    seam.ended_well(process);
                 }
                 seam.reconcile(
                     process,
@@ -472,6 +543,13 @@ impl Player {
             let _: std::result::Result<_, kube::Error> = self.cluster.kube().send(request).await;
         }
     }
+}
+
+/// An object that is another one now.
+pub(super) fn replaced(before: BTreeMap<Named, String>, now: &BTreeMap<Named, String>) -> Option<Named> {
+    let mut before = before.into_iter();
+    let replaced = before.find(|(named, uid)| now.get(named).is_some_and(|now| now != uid));
+    replaced.map(|(named, _)| named)
 }
 
 fn told(outcome: &Outcome) -> String {

@@ -48,6 +48,8 @@ pub struct Finding {
     pub what: String,
     /// The faults that lead to it, in their order; empty when the undisturbed run shows it.
     pub faults: Vec<Fault>,
+    /// How many faults had been played when it was found.
+    pub played: usize,
     /// The states that differ, or the writes.
     pub details: String,
     /// What happened around the first fault, line by line.
@@ -100,6 +102,7 @@ impl Report {
             severity: verdict.severity,
             what: verdict.what.clone(),
             faults: Vec::new(),
+            played: self.played,
             details: verdict.details.clone(),
             timeline: run.map_or_else(Vec::new, |run| run.log.timeline(run.struck)),
             undisturbed: match (fault, run) {
@@ -110,8 +113,12 @@ impl Report {
         let finding = self.by_text.entry(verdict.what.clone()).or_insert_with(new);
         let Some(fault) = fault else { return };
         if run.is_some() && finding.faults.first().is_some_and(|first| fault < first) {
-            let faults = std::mem::take(&mut finding.faults);
-            *finding = Finding { faults, ..new() };
+            let (faults, played) = (std::mem::take(&mut finding.faults), finding.played);
+            *finding = Finding {
+                faults,
+                played,
+                ..new()
+            };
         }
         let at = finding.faults.partition_point(|other| other < fault);
         finding.faults.insert(at, fault.clone());

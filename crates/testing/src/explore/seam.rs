@@ -20,14 +20,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::fault::Fault;
-use super::log::{Entry, Log, What, resource};
+use super::log::{Entry, Log, STRUCK, What, resource};
 use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
 mod traffic;
 
-use self::traffic::{Burst, Traffic};
+use self::traffic::{Burst, Reconciles, Traffic};
 
 /// How long faults that last do so.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +109,7 @@ struct State {
     stale: Option<(u64, Instant)>,
     traffic: Traffic,
     burst: Burst,
+    reconciles: Reconciles,
 }
 
 impl Seam {
@@ -199,6 +200,7 @@ impl Seam {
 
     /// Notes the begin or the end of a reconcile.
     pub(super) fn reconcile(&self, process: usize, begins: bool, text: String) {
+        self.state().reconciles.counts(process, begins);
         if begins {
             let of = text.split(": ").next().unwrap_or_default().to_owned();
             self.floods(process, of);
@@ -224,7 +226,7 @@ impl Seam {
         let Some(fault) = &self.fault else { return };
         let at = self.begin.elapsed();
         self.state().struck.get_or_insert(at);
-        self.tell(process, format!("  ✗ {} ({fault})", fault.told(&self.pace)));
+        self.tell(process, format!("{STRUCK}{} ({fault})", fault.told(&self.pace)));
     }
 
     /// From now on, for a minute, lists show this revision and watches begin late.
@@ -266,12 +268,19 @@ impl Seam {
         answered
     }
 
-    /// A list that shows an older world, while a fault says so.
+    /// A list that shows an older world, while a fault says so. Only those that fill a cache do: one that asks for the
+    /// newest state gets it.
     fn aged(&self, request: Request<Body>) -> Result<Request<Body>, kube::Error> {
         let Some((revision, until)) = self.state().stale else {
             return Ok(request);
         };
-        if Instant::now() >= until {
+        let query = request.uri().query().unwrap_or_default();
+        let fills_cache = query
+            .split('&')
+            .any(|pair| pair.starts_with("limit=") || pair.starts_with("resourceVersion="))
+            // Its caches ask for all at once, and it makes no other lists.
+            || self.state().traffic.agents.iter().any(|agent| agent.starts_with("kopf/"));
+        if Instant::now() >= until || !fills_cache {
             return Ok(request);
         }
         let (mut parts, body) = request.into_parts();
@@ -331,7 +340,7 @@ impl Seam {
     }
 
     /// Counts an event, notes it, and answers what becomes of it.
-    pub(super) fn deliver(&self, process: usize, call: &Call, kind: &str, name: (String, String)) -> Option<&Fault> {
+    pub(super) fn deliver(&self, process: usize, call: &Call, event: What, name: (String, String)) -> Option<&Fault> {
         let call = Call {
             namespace: name.0,
             name: name.1,
@@ -359,7 +368,7 @@ impl Seam {
         }
         let is_missed = strikes && matches!(self.fault, Some(Fault::Missed { .. }));
         if !is_missed {
-            self.note(process, call, What::Event(kind.to_owned()));
+            self.note(process, call, event);
         }
         strikes.then_some(self.fault.as_ref()).flatten()
     }
@@ -392,6 +401,8 @@ impl Seam {
         let note = |code: Option<u16>, effective: bool, call: &Call| {
             let what = What::Write { code, effective };
             self.note(process, call.clone(), what);
+            let is_refused = code.is_none_or(|code| code >= 500 || code == 429 || code == 403);
+            self.comes_to(process, call, is_refused && !effective);
         };
         let strikes = self.fault.as_ref().filter(|fault| fault.write() == Some(number));
         match strikes {
@@ -418,7 +429,7 @@ impl Seam {
                 self.strike(process);
                 self.touch(parts.uri.path(), &call).await;
             }
-            Some(Fault::Outage(_) | Fault::Timeouts(_) | Fault::Forbidden(_)) => {
+            Some(Fault::Outage(_) | Fault::Timeouts(_) | Fault::Throttled(_) | Fault::Forbidden(_)) => {
                 self.strike(process);
                 let first = Entry {
                     at: self.begin.elapsed(),
@@ -437,10 +448,17 @@ impl Seam {
             let (code, reason) = match self.fault {
                 Some(Fault::Forbidden(_)) => (403, "Forbidden"),
                 Some(Fault::Timeouts(_)) => (504, "Timeout"),
+                Some(Fault::Throttled(_)) => (429, "TooManyRequests"),
                 _ => (503, "ServiceUnavailable"),
             };
             note(Some(code), false, &call);
-            return refused(&Status::failure("for some time this is refused", reason).with_code(code)).map(boxed);
+            let mut answer =
+                refused(&Status::failure("for some time this is refused", reason).with_code(code)).map(boxed)?;
+            if code == 429 {
+                let wait = http::HeaderValue::from_static("1");
+                answer.headers_mut().insert(http::header::RETRY_AFTER, wait);
+            }
+            return Ok(answer);
         }
         let request = Request::from_parts(parts, Body::from(sent.to_vec()));
         let before = self.cluster.cluster().api().resource_version();

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use http::Request;
 use http_body_util::BodyExt as _;
+use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kubewright::kube::{self, client::Body};
 use serde_json::{Value, json};
 
+use super::inputs;
 use crate::cluster::TestCluster;
 use crate::error::{Error, Result};
 
@@ -38,18 +40,19 @@ pub struct Step {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) enum Change {
     Apply(Value),
     Merge(Target, Value),
     Delete(Target),
 }
 
-#[derive(Clone, Debug)]
-struct Target {
+/// An object, by its kind and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
     api_version: String,
-    kind: String,
-    namespace: String,
-    name: String,
+    pub(super) kind: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
 impl Step {
@@ -91,6 +94,18 @@ impl Step {
         matches!(self.change, Change::Delete(_))
     }
 
+    pub(super) fn change(&self) -> &Change {
+        &self.change
+    }
+
+    /// The object that it is about.
+    pub(super) fn target(&self) -> Target {
+        match &self.change {
+            Change::Apply(object) => Target::of(object),
+            Change::Merge(target, _) | Change::Delete(target) => target.clone(),
+        }
+    }
+
     /// The step in words.
     #[must_use]
     pub fn what(&self) -> &str {
@@ -102,6 +117,11 @@ impl Step {
     /// # Errors
     /// [`Error::Api`] when the server refuses it, unless it was made up out of a sample.
     pub async fn make(&self, cluster: &TestCluster) -> Result<()> {
+        self.made(cluster).await.map(drop)
+    }
+
+    /// [`make`](Step::make), and whether the server took it.
+    pub(super) async fn made(&self, cluster: &TestCluster) -> Result<bool> {
         let (target, method, content, body) = match &self.change {
             Change::Apply(object) => (
                 Target::of(object),
@@ -131,8 +151,9 @@ impl Step {
         let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
         let answer = cluster.kube().send(request).await.map_err(failed)?;
         let is_gone = answer.status() == 404 && matches!(self.change, Change::Delete(_));
-        if answer.status().is_success() || self.is_made_up || is_gone {
-            return Ok(());
+        let is_taken = answer.status().is_success() || is_gone;
+        if is_taken || self.is_made_up {
+            return Ok(is_taken);
         }
         let body = answer.into_body().collect().await.map_err(failed)?;
         let status =
@@ -140,12 +161,20 @@ impl Step {
         Err(failed(kube::Error::Api(status)))
     }
 
-    /// The life of the objects in a folder's files, which end in `.yaml` or `.yml`: they are created; every number and
-    /// truth value of their specs is changed and set back; they are deleted, created and deleted again.
+    /// The life of the objects in a folder's files, which end in `.yaml` or `.yml`: they are created; the fields of
+    /// their specs are changed, taken out and set back, one after the other, as far as the schemas of these CRDs say what
+    /// may be (without them: numbers and truth values); they are deleted, created and deleted again.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the folder or a file cannot be read, or holds no object.
-    pub fn of_samples(folder: impl AsRef<Path>) -> Result<Vec<Step>> {
+    pub fn of_samples<'a>(
+        folder: impl AsRef<Path>,
+        crds: impl IntoIterator<Item = &'a CustomResourceDefinition>,
+    ) -> Result<Vec<Step>> {
+        let crds: Vec<Value> = crds
+            .into_iter()
+            .map(|crd| serde_json::to_value(crd).unwrap_or_default())
+            .collect();
         let objects = samples(folder.as_ref())?;
         let mut steps = Vec::new();
         let create = |steps: &mut Vec<Step>, word: &str| {
@@ -163,22 +192,17 @@ impl Step {
         };
         create(&mut steps, "create");
         for object in &objects {
-            let mut leaves = Vec::new();
-            collect(&object["spec"], &mut vec!["spec".to_owned()], &mut leaves);
-            for (path, value) in leaves {
-                let Some(other) = another(&value) else { continue };
-                for (word, value) in [("set", other), ("set back", value)] {
-                    let target = Target::of(object);
-                    let patch = path
-                        .iter()
-                        .rev()
-                        .fold(value.clone(), |inner, field| json!({field.as_str(): inner}));
+            let of_kind = |crd: &&Value| crd["spec"]["names"]["kind"] == object["kind"];
+            for input in inputs::of(object, crds.iter().find(of_kind)) {
+                let target = Target::of(object);
+                let field = input.what.split(' ').next().unwrap_or_default();
+                for (what, patch) in [
+                    (format!("set {} of {target}", input.what), input.there),
+                    (format!("set {field} of {target} back"), input.back),
+                ] {
                     steps.push(Step {
                         is_made_up: true,
-                        ..Step::new(
-                            format!("{word} {} of {target} to {value}", path.join(".")),
-                            Change::Merge(target, patch),
-                        )
+                        ..Step::new(what, Change::Merge(target.clone(), patch))
                     });
                 }
             }
@@ -187,30 +211,6 @@ impl Step {
         create(&mut steps, "create again");
         delete(&mut steps);
         Ok(steps)
-    }
-}
-
-/// Another value of the same kind: more of a number, the opposite of a truth value.
-fn another(value: &Value) -> Option<Value> {
-    match value {
-        Value::Bool(is_so) => Some(Value::from(!is_so)),
-        Value::Number(number) => Some(Value::from(number.as_i64()?.checked_add(2)?)),
-        _ => None,
-    }
-}
-
-/// The values below this one that are reached by names alone.
-fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, Value)>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                path.push(name.clone());
-                collect(value, path, found);
-                path.pop();
-            }
-        }
-        Value::Array(_) => {}
-        leaf => found.push((path.clone(), leaf.clone())),
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use std::sync::Arc;
 
 use super::fault::Fault;
+use super::log::What;
 use super::seam::Seam;
 use crate::intercept::Call;
 
@@ -47,6 +48,8 @@ struct Object {
 struct Metadata {
     namespace: String,
     name: String,
+    #[serde(rename = "resourceVersion")]
+    revision: String,
     annotations: std::collections::BTreeMap<String, String>,
 }
 
@@ -151,6 +154,7 @@ impl Reading {
         let Metadata {
             namespace,
             name,
+            revision,
             annotations,
         } = object.metadata;
         if kind == "BOOKMARK" {
@@ -172,9 +176,13 @@ impl Reading {
             };
         }
         let delivery = &self.delivery;
+        let event = What::Event {
+            kind,
+            revision: revision.parse().unwrap_or_default(),
+        };
         match delivery
             .seam
-            .deliver(delivery.process, &delivery.call, &kind, name.clone())
+            .deliver(delivery.process, &delivery.call, event, name.clone())
         {
             None => Delivered::Whole,
             Some(Fault::Held { .. }) => {

@@ -4,7 +4,7 @@
 //! that leads through the seam. Workload, faults, oracles and report are those of the explorer for operators of this
 //! library; what is different is the time, which is the machine's, and what can be known of the operator: its requests.
 //!
-//! - `play.rs`: one run,
+//! - `play.rs`, `waiting.rs`: one run,
 //! - `child.rs`, `endpoint.rs`: a process, and its way to the API server,
 //! - `mask.rs`: what is a matter of chance in two undisturbed runs,
 //! - `choice.rs`: which faults are worth a run, and in which order,
@@ -16,6 +16,7 @@ mod endpoint;
 mod failed;
 mod mask;
 mod play;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -68,8 +69,8 @@ type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 /// use kubewright_testing::explore::Outside;
 ///
 /// let report = Outside::of("./manager")
-///     .samples("config/samples")?
 ///     .crds("config/crd/bases")?
+///     .samples("config/samples")?
 ///     .run()
 ///     .await?;
 /// report.assert_none();
@@ -171,12 +172,13 @@ impl Outside {
         self
     }
 
-    /// The life of the samples in a folder; see [`Step::of_samples`].
+    /// The life of the samples in a folder, by the schemas of the CRDs that were named before; see
+    /// [`Step::of_samples`].
     ///
     /// # Errors
     /// As there.
     pub fn samples(self, folder: impl AsRef<Path>) -> Result<Outside, Failed> {
-        let steps = Step::of_samples(folder)?;
+        let steps = Step::of_samples(folder, &self.crds)?;
         Ok(self.steps(steps))
     }
 
@@ -299,8 +301,8 @@ impl Outside {
             // What comes of a fault cannot be told where nothing comes to rest without one.
             true if oracles::is_restless(&reference.run) => Vec::new(),
             true => choice::of(
-                &reference.run.log,
-                stage.steps.len(),
+                &reference.run,
+                &stage.steps,
                 reference.elects,
                 self.budget.is_none(),
                 self.seed,

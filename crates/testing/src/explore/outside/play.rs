@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
@@ -21,9 +21,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::super::ClusterOf;
+use super::super::children::{children, identities};
 use super::super::fault::Fault;
 use super::super::log::{Entry, Made};
-use super::super::play::Run;
+use super::super::play::{Run, replaced};
 use super::super::seam::{Ask, Pace, Seam};
 use super::super::snapshot::{Reader, Snapshot};
 use super::super::steps::Step;
@@ -32,11 +33,12 @@ use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
 use super::failed::exited;
 use super::mask::Mask;
+use super::waiting::Waiting;
 use crate::cluster::TestCluster;
 use crate::rights::Rights;
 
 /// How often is looked whether something has happened.
-const TICK: Duration = Duration::from_millis(30);
+pub(super) const TICK: Duration = Duration::from_millis(30);
 /// The bounds of how long nothing may happen in an undisturbed run until it has come to rest: as long as the operator
 /// took to start. One that starts slowly, or on a slow machine, answers slowly.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
@@ -48,8 +50,6 @@ const RESTART: Duration = Duration::from_millis(200);
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// How long nothing may be written when all is done.
 const WATCHED: Duration = Duration::from_secs(1);
-/// How long is waited for a state that other runs have waited for in vain.
-const IMPATIENCE: Duration = Duration::from_secs(8);
 /// The bounds of how long nothing may be under way until a disturbed run is looked at.
 const QUIET: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(2));
 /// How often a process may end by itself in one run.
@@ -95,11 +95,11 @@ struct Process {
     endpoint: Endpoint,
 }
 
-struct Player<'a> {
-    stage: &'a Stage,
+pub(super) struct Player<'a> {
+    pub(super) stage: &'a Stage,
     cluster: TestCluster,
     kube: kube::Client,
-    seam: Arc<Seam>,
+    pub(super) seam: Arc<Seam>,
     asked: UnboundedReceiver<Ask>,
     folder: TempDir,
     reader: Reader,
@@ -112,7 +112,7 @@ struct Player<'a> {
     exits: usize,
     panics: Vec<String>,
     outputs: Vec<Output>,
-    is_hurried: bool,
+    pub(super) is_hurried: bool,
     rest: Duration,
 }
 
@@ -151,11 +151,16 @@ impl<'a> Player<'a> {
         })
     }
 
-    fn revision(&self) -> u64 {
+    /// What somebody may delete after a step.
+    fn children(&self, step: usize) -> Vec<Made> {
+        children(self.cluster.cluster().api(), &self.seam.log().0.made_until(step))
+    }
+
+    pub(super) fn revision(&self) -> u64 {
         self.cluster.cluster().api().resource_version()
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
         self.reader.read(&self.cluster)
     }
 
@@ -191,12 +196,12 @@ impl<'a> Player<'a> {
     }
 
     /// Whether every process that should be there has begun to watch.
-    fn is_up(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         self.starts_at.is_none() && !self.processes.is_empty() && self.seam.traffic(|of| !of.watched.is_empty())
     }
 
     /// Lets time pass, and does what the seam asks for meanwhile. Ends early when the user does not wait.
-    async fn pass(&mut self, time: Duration) -> Result<(), Failed> {
+    pub(super) async fn pass(&mut self, time: Duration) -> Result<(), Failed> {
         let until = Instant::now() + time;
         while !self.is_hurried {
             self.look_after().await?;
@@ -354,6 +359,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     let first_delete = stage.steps.iter().position(Step::deletes);
     let mut rested = rests(&mut player, &mut noise).await?;
     run.ends.push(player.snapshot());
+    run.children.push(player.children(0));
     for (at, step) in stage.steps.iter().enumerate() {
         if restarts && first_delete == Some(at) && at > 0 {
             player.end_all();
@@ -371,6 +377,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             run.restless.get_or_insert(number);
         }
         run.ends.push(player.snapshot());
+        run.children.push(player.children(number));
     }
     let from = player.seam.log().0.entries.len();
     player.pass(WATCHED * 2).await?;
@@ -495,24 +502,45 @@ async fn steps(
     revisions.push(player.revision());
     for (at, step) in stage.steps.iter().enumerate() {
         let number = player.seam.next_step(step.what());
+        if matches!(fault, Fault::Down { step } if *step == number) {
+            player.end_all();
+            player.seam.strike(0);
+            step.make(&player.cluster).await?;
+            tokio::time::sleep(RESTART).await; // no process is to be there
+            run.hurried = Some(number);
+            run.ends.push(player.snapshot());
+            revisions.push(player.revision());
+            continue;
+        }
         step.make(&player.cluster).await?;
+        if matches!(fault, Fault::Down { step } if step + 1 == number) {
+            player.leases_expire().await;
+            player.start().await?;
+        }
         let is_right = waiting.comes_right(player, run, number).await?;
         if std::mem::take(&mut player.is_hurried) && at + 1 < stage.steps.len() {
             run.hurried = Some(number);
         } else if !is_right {
             return Ok(());
         }
+        let mut before = None;
         let strikes = match fault {
-            Fault::Stale { after, sees } if *after == number => {
+            Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
+                let shown = match fault {
+                    Fault::Past { resource, event, .. } => player.seam.log().0.revision_of_event(resource, *event),
+                    Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
+                    _ => None,
+                };
                 player.end_all();
                 tokio::time::sleep(RESTART).await; // no process is to be there
                 player.leases_expire().await;
-                player.seam.show(revisions[*sees]);
+                before = Some(identities(player.cluster.cluster().api()));
+                player.seam.show(shown.unwrap_or_else(|| player.revision()));
                 player.start().await?;
                 true
             }
             Fault::Deleted { after, object } if *after == number => {
-                let made = player.seam.log().0.made_until(number).get(object - 1).cloned();
+                let made = player.children(number).get(object - 1).cloned();
                 if let Some(made) = &made {
                     player.delete(made).await;
                 }
@@ -522,7 +550,9 @@ async fn steps(
         };
         if strikes {
             run.ends.pop();
-            if !waiting.comes_right(player, run, number).await? {
+            let is_right = waiting.comes_right(player, run, number).await?;
+            run.replaced = before.and_then(|before| replaced(before, &identities(player.cluster.cluster().api())));
+            if !is_right {
                 return Ok(());
             }
         }
@@ -532,69 +562,4 @@ async fn steps(
     player.pass(WATCHED).await?;
     run.late_writes = player.effective_writes(from);
     Ok(())
-}
-
-/// Waits for the states of the undisturbed run.
-struct Waiting<'a> {
-    reference: &'a Reference,
-    permit: &'a mut Option<OwnedSemaphorePermit>,
-}
-
-impl Waiting<'_> {
-    /// Waits until all is as in the undisturbed run after this step, and says whether it ever was.
-    async fn comes_right(&mut self, player: &mut Player<'_>, run: &mut Run, step: usize) -> Result<bool, Failed> {
-        let stage = player.stage;
-        let expected = &self.reference.run.ends[step];
-        let begin = Instant::now();
-        let (mut seen, mut state) = (None, Snapshot::default());
-        let mut changed = begin;
-        loop {
-            player.pass(TICK).await?;
-            if player.is_hurried {
-                run.ends.push(self.reference.mask.apply(player.snapshot()));
-                return Ok(false);
-            }
-            let is_quiet = player.is_up() && player.seam.quiet().is_some_and(|quiet| quiet >= self.reference.quiet);
-            if is_quiet && seen != Some(player.revision()) {
-                seen = Some(player.revision());
-                let found = self.reference.mask.apply(player.snapshot());
-                if found == *expected {
-                    if self.permit.is_none() {
-                        *self.permit = stage.active.clone().acquire_owned().await.ok();
-                    }
-                    run.ends.push(found);
-                    return Ok(true);
-                }
-                if found != state {
-                    state = found;
-                    changed = Instant::now();
-                }
-            }
-            if changed.elapsed() > self.reference.quiet * 4 {
-                // It waits, and others may play.
-                *self.permit = None;
-            }
-            let difference = || expected.differences(&state);
-            let is_known = || lasting(stage).contains(&difference());
-            let patience = match seen.is_some() && changed.elapsed() > IMPATIENCE && is_known() {
-                true => IMPATIENCE,
-                false => stage.patience,
-            };
-            if changed.elapsed() > patience || begin.elapsed() > stage.patience * 2 {
-                if seen.is_none() || !is_quiet {
-                    run.restless = Some(step);
-                }
-                lasting(stage).insert(difference());
-                run.ends.push(match seen {
-                    Some(_) => state,
-                    None => self.reference.mask.apply(player.snapshot()),
-                });
-                return Ok(false);
-            }
-        }
-    }
-}
-
-fn lasting(stage: &Stage) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-    stage.lasting.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -44,6 +44,32 @@ impl Drop for UnderWay {
     }
 }
 
+/// Which reconciles run, and what failed in them.
+#[derive(Default)]
+pub(super) struct Reconciles {
+    /// How many of each process.
+    running: BTreeMap<usize, usize>,
+    /// A write that failed while one ran alone, by its process.
+    failed: BTreeMap<usize, Call>,
+    /// The first one that was as good as forgotten.
+    swallowed: Option<String>,
+}
+
+impl Reconciles {
+    pub(super) fn counts(&mut self, process: usize, begins: bool) {
+        let running = self.running.entry(process).or_default();
+        *running = if begins {
+            *running + 1
+        } else {
+            running.saturating_sub(1)
+        };
+        // Of several nobody can tell whose write it was.
+        if *running != 1 || begins {
+            self.failed.remove(&process);
+        }
+    }
+}
+
 /// The writes and reconciles of each kind within one second.
 #[derive(Default)]
 pub(super) struct Burst {
@@ -143,6 +169,38 @@ impl Seam {
         is_under_way.then(|| self.under_way())
     }
 
+    /// A write came to its end: it failed, or was carried out, maybe in a second try.
+    pub(super) fn comes_to(&self, process: usize, call: &Call, fails: bool) {
+        let mut state = self.state();
+        let reconciles = &mut state.reconciles;
+        if !fails {
+            reconciles
+                .failed
+                .retain(|of, failed| *of != process || failed.resource != call.resource);
+        } else if reconciles.running.get(&process) == Some(&1) {
+            reconciles.failed.insert(process, call.clone());
+        }
+    }
+
+    /// A reconcile of a process ended as if all were done.
+    pub(in super::super) fn ended_well(&self, process: usize) {
+        let mut state = self.state();
+        let reconciles = &mut state.reconciles;
+        if let Some(failed) = reconciles.failed.remove(&process) {
+            let subresource = match failed.subresource.as_str() {
+                "" => String::new(),
+                subresource => format!("/{subresource}"),
+            };
+            let write = format!("{} {}{subresource} {}", failed.verb, resource(&failed), failed.name);
+            reconciles.swallowed.get_or_insert(write);
+        }
+    }
+
+    /// A write that failed, in a reconcile that ended as if all were done.
+    pub(in super::super) fn swallowed(&self) -> Option<String> {
+        self.state().reconciles.swallowed.clone()
+    }
+
     /// The kind of write, or the reconcile, that came in floods.
     pub(in super::super) fn flood(&self) -> Option<String> {
         self.state().burst.flood.clone()
@@ -171,7 +229,13 @@ impl Seam {
     pub(super) async fn wait_for_the_next_second(&self, kind: &str) {
         let lags = matches!(
             self.fault,
-            Some(Fault::Late { .. } | Fault::Held { .. } | Fault::Missed { .. } | Fault::Stale { .. })
+            Some(
+                Fault::Late { .. }
+                    | Fault::Held { .. }
+                    | Fault::Missed { .. }
+                    | Fault::Stale { .. }
+                    | Fault::Past { .. }
+            )
         );
         let end = self.state().burst.end_if_full(kind);
         if let Some(end) = end.filter(|_| lags) {

@@ -201,6 +201,18 @@ fn what_is_wrong_is_found() -> Result<()> {
 }
 
 #[test]
+fn an_operator_that_looks_no_further_misses_each_of_its_children() -> Result<()> {
+    let report = explore(Habit::Once).run()?;
+    let found = report
+        .findings
+        .iter()
+        .find(|finding| finding.what.ends_with("is missing after step 1"));
+    let found = found.unwrap_or_else(|| panic!("{report}"));
+    assert!(found.faults.iter().any(|fault| fault.class() == "deleted"), "{report}");
+    Ok(())
+}
+
+#[test]
 fn what_holds_at_the_end_of_each_step_may_not_hold_all_the_time() -> Result<()> {
     const COPIED: &str = "what was copied once has a copy";
     let has_copy = |objects: &[Value]| {

@@ -1,0 +1,397 @@
+//! Which faults a run admits, and in which order they are played.
+//!
+//! A search that is cut short must have looked everywhere once. A write site is what the operator writes in one place of
+//! its code, as far as that can be seen from outside: verb, resource and name. Invariant: one fault of each class at each
+//! site comes before the second of any, and within that the classes take turns, so that those come first that usually
+//! find something.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fault::{AT_WRITE, Fault};
+use super::log::{Entry, Log, What, resource};
+use super::steps::Step;
+
+/// How soon a fault is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Round {
+    /// It is the only one of its class at this site.
+    Sites,
+    /// The site is disturbed in another step, too.
+    Steps,
+    /// It is like others.
+    Rest,
+}
+
+/// The classes, those first that usually find something, and how many of each come in a turn.
+const CLASSES: [(&str, usize); 16] = [
+    ("crash-after", 2),
+    ("past", 3),
+    ("outage", 2),
+    ("deleted", 1),
+    ("timeouts", 1),
+    ("held", 1),
+    ("refused", 1),
+    ("stale", 1),
+    ("unanswered", 1),
+    ("missed", 1),
+    ("paused", 1),
+    ("late", 1),
+    ("down", 1),
+    ("next-step", 1),
+    ("touched", 1),
+    ("forbidden", 1),
+];
+
+/// The classes of which hardly one finds what none of the others does. They come behind those of their round.
+const SIMILAR: [(&str, usize); 6] = [
+    ("crash-loop", 1),
+    ("slow", 1),
+    ("throttled", 1),
+    ("cut", 1),
+    ("crash-before", 1),
+    ("unsent", 1),
+];
+
+/// The faults of a run, each with its round, in their order. `children` says how many objects there are to be deleted
+/// after each step, the beginning among them.
+pub(super) fn of(log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, Fault)> {
+    let mut all: BTreeMap<(Round, bool), Vec<(usize, Vec<Fault>)>> = BTreeMap::new();
+    for (classes, is_similar) in [(CLASSES.as_slice(), false), (SIMILAR.as_slice(), true)] {
+        for (class, at_once) in classes {
+            let mut of_class: BTreeMap<Round, Vec<Fault>> = BTreeMap::new();
+            for (round, fault) in of_class_in(class, log, steps, children) {
+                of_class.entry(round).or_default().push(fault);
+            }
+            for (round, faults) in of_class {
+                all.entry((round, is_similar)).or_default().push((*at_once, faults));
+            }
+        }
+    }
+    let in_order = all.into_iter();
+    in_order
+        .flat_map(|((round, _), lists)| in_turns(&lists).into_iter().map(move |fault| (round, fault)))
+        .collect()
+}
+
+fn of_class_in(class: &str, log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, Fault)> {
+    if let Some((_, fault)) = AT_WRITE.iter().find(|(name, _)| *name == class) {
+        return at_writes(log, steps, *fault);
+    }
+    match class {
+        "held" => at_events(log, |resource, event| Fault::Held { resource, event }),
+        "missed" => at_events(log, |resource, event| Fault::Missed { resource, event }),
+        "cut" => at_events(log, |resource, event| Fault::Cut { resource, event }),
+        "late" => {
+            let kinds = log.heard().into_keys();
+            kinds.map(|resource| (Round::Sites, Fault::Late { resource })).collect()
+        }
+        "stale" => stale(steps.len()),
+        "past" => past(log, steps.len()),
+        "down" => {
+            let all = (1..=steps.len()).filter(|step| is_hurried(steps, *step));
+            all.map(|step| (Round::Sites, Fault::Down { step })).collect()
+        }
+        _ => deleted(steps.len(), children),
+    }
+}
+
+/// Whether a user may make another step before one has come to its end. What is about to go cannot be changed.
+fn is_hurried(steps: &[Step], step: usize) -> bool {
+    let this = step.checked_sub(1).and_then(|at| steps.get(at));
+    step < steps.len() && this.is_none_or(|step| !step.deletes())
+}
+
+/// The faults of a class at writes.
+fn at_writes(log: &Log, steps: &[Step], fault: fn(usize) -> Fault) -> Vec<(Round, Fault)> {
+    let attempts = log.attempts();
+    let admitted = |entry: &Entry| match fault(1) {
+        // An intruder needs an object that is there.
+        Fault::Touched(_) => entry.call.verb == "update" || entry.call.verb == "patch",
+        Fault::NextStep(_) => is_hurried(steps, entry.step),
+        _ => true,
+    };
+    let places = attempts.iter().enumerate().filter(|(_, entry)| admitted(entry));
+    let places = places.map(|(at, entry)| Place {
+        number: at + 1,
+        step: entry.step,
+        site: site(entry),
+        counts: entry.is_effective(),
+        distance: 0,
+    });
+    rounds(places.collect())
+        .into_iter()
+        .map(|(round, number)| (round, fault(number)))
+        .collect()
+}
+
+/// The faults of a class at events. One after which nothing is written in its step is heeded by nobody.
+fn at_events(log: &Log, fault: fn(String, usize) -> Fault) -> Vec<(Round, Fault)> {
+    let events = events(log);
+    let places = events.iter().enumerate().map(|(at, event)| Place {
+        number: at,
+        step: event.step,
+        site: format!("{} {}", event.kind, event.resource),
+        counts: event.until_write.is_some(),
+        distance: event.until_write.unwrap_or(usize::MAX),
+    });
+    rounds(places.collect())
+        .into_iter()
+        .map(|(round, at)| (round, fault(events[at].resource.clone(), events[at].number)))
+        .collect()
+}
+
+/// An event of a watch.
+struct Event {
+    resource: String,
+    /// Of the resource's events; they count from 1.
+    number: usize,
+    kind: String,
+    step: usize,
+    /// How many entries it takes until the operator changes something, in the same step.
+    until_write: Option<usize>,
+}
+
+fn events(log: &Log) -> Vec<Event> {
+    let mut heard: BTreeMap<String, usize> = BTreeMap::new();
+    let mut events = Vec::new();
+    for (at, entry) in log.entries.iter().enumerate() {
+        let What::Event { kind, .. } = &entry.what else {
+            continue;
+        };
+        let of = resource(&entry.call);
+        let number = heard.entry(of.clone()).or_default();
+        *number += 1;
+        let mut later = log.entries[at..].iter().take_while(|later| later.step == entry.step);
+        events.push(Event {
+            resource: of,
+            number: *number,
+            kind: kind.clone(),
+            step: entry.step,
+            until_write: later.position(Entry::is_effective),
+        });
+    }
+    events
+}
+
+/// After each step, the world as an earlier one left it.
+fn stale(steps: usize) -> Vec<(Round, Fault)> {
+    let pairs = (1..=steps)
+        .rev()
+        .flat_map(|after| (0..after).rev().map(move |sees| (after, sees)));
+    let round = |after: usize, sees: usize| match (after - sees, sees) {
+        (1, _) => Round::Sites,
+        (_, 0) => Round::Steps,
+        _ => Round::Rest,
+    };
+    pairs
+        .map(|(after, sees)| (round(after, sees), Fault::Stale { after, sees }))
+        .collect()
+}
+
+/// After each step, the world as it was in the middle of that step or of an earlier one.
+fn past(log: &Log, steps: usize) -> Vec<(Round, Fault)> {
+    let events = events(log);
+    // What the user changed is heard first.
+    let mut users = BTreeSet::new();
+    for step in 1..=steps {
+        users.extend(
+            events
+                .iter()
+                .find(|event| event.step == step)
+                .map(|event| &event.resource),
+        );
+    }
+    let mut all = Vec::new();
+    // The later steps change what the earlier ones made.
+    for after in (1..=steps).rev() {
+        let until = events.iter().filter(|event| event.step > 0 && event.step <= after);
+        let mut seen: BTreeMap<(usize, &str, &str), Vec<&Event>> = BTreeMap::new();
+        for event in until {
+            seen.entry((event.step, &event.resource, &event.kind))
+                .or_default()
+                .push(event);
+        }
+        for ((step, _, _), alike) in seen {
+            let last = alike.len() - 1;
+            for (at, event) in alike.into_iter().enumerate() {
+                let is_end = at == 0 || at == last;
+                let round = match after - step {
+                    1 if is_end => Round::Sites,
+                    _ if is_end => Round::Steps,
+                    _ => Round::Rest,
+                };
+                let fault = Fault::Past {
+                    after,
+                    resource: event.resource.clone(),
+                    event: event.number,
+                };
+                all.push((round, !users.contains(&event.resource), fault));
+            }
+        }
+    }
+    all.sort_by_key(|(round, is_no_users, _)| (*round, *is_no_users));
+    all.into_iter().map(|(round, _, fault)| (round, fault)).collect()
+}
+
+/// After each step, each child. What one step leaves as it was is deleted first in the last one.
+fn deleted(steps: usize, children: &[usize]) -> Vec<(Round, Fault)> {
+    let mut all = Vec::new();
+    let mut most = 0;
+    for after in 0..=steps {
+        let count = children.get(after).copied().unwrap_or_default();
+        all.extend((1..=count).map(|object| {
+            let round = if object > most { Round::Sites } else { Round::Steps };
+            (round, Fault::Deleted { after, object })
+        }));
+        most = most.max(count);
+    }
+    all
+}
+
+/// Where a fault may strike.
+struct Place {
+    number: usize,
+    step: usize,
+    site: String,
+    /// Something comes of it.
+    counts: bool,
+    /// How far away a write is.
+    distance: usize,
+}
+
+/// The rounds of places, the nearest to a write first. Of those of one site the last stands for all: what comes later is
+/// a change, and what came first a beginning. Then the first and the last of each step stand for those of the step.
+fn rounds(mut places: Vec<Place>) -> Vec<(Round, usize)> {
+    let mut of_site: BTreeMap<String, usize> = BTreeMap::new();
+    let mut of_step: BTreeMap<(usize, String), (usize, usize)> = BTreeMap::new();
+    for place in places.iter().filter(|place| place.counts) {
+        of_site.insert(place.site.clone(), place.number);
+        let ends = of_step
+            .entry((place.step, place.site.clone()))
+            .or_insert((place.number, place.number));
+        ends.1 = place.number;
+    }
+    places.sort_by_key(|place| place.distance);
+    let round = |place: &Place| {
+        let in_step = of_step.get(&(place.step, place.site.clone()));
+        if of_site.get(&place.site) == Some(&place.number) {
+            Round::Sites
+        } else if in_step.is_some_and(|(first, last)| [first, last].contains(&&place.number)) {
+            Round::Steps
+        } else {
+            Round::Rest
+        }
+    };
+    places.iter().map(|place| (round(place), place.number)).collect()
+}
+
+/// What writes of one place in the operator's code have in common: objects that are numbered are alike.
+fn site(entry: &Entry) -> String {
+    let mut site = String::new();
+    let mut was_digit = false;
+    for letter in entry.plain().chars() {
+        let is_digit = letter.is_ascii_digit();
+        if !(is_digit && was_digit) {
+            site.push(if is_digit { '#' } else { letter });
+        }
+        was_digit = is_digit;
+    }
+    site
+}
+
+/// So many of each list as it says, then the next ones of each.
+fn in_turns(lists: &[(usize, Vec<Fault>)]) -> Vec<Fault> {
+    let mut lists: Vec<_> = lists.iter().map(|(count, faults)| faults.chunks(*count)).collect();
+    let mut all = Vec::new();
+    loop {
+        let before = all.len();
+        for list in &mut lists {
+            all.extend(list.next().into_iter().flatten().cloned());
+        }
+        if all.len() == before {
+            return all;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::intercept::Call;
+
+    fn log() -> Log {
+        let entry = |step, verb: &str, name: &str, what| Entry {
+            at: Duration::ZERO,
+            step,
+            process: 1,
+            what,
+            call: Call {
+                verb: verb.to_owned(),
+                resource: "pods".to_owned(),
+                name: name.to_owned(),
+                ..Call::default()
+            },
+        };
+        let write = |effective| What::Write {
+            code: Some(200),
+            effective,
+        };
+        let event = || What::Event {
+            kind: "MODIFIED".to_owned(),
+            revision: 1,
+        };
+        let mut entries = vec![entry(1, "watch", "db-0", event())];
+        entries.extend((0..5).map(|number| entry(1, "create", &format!("db-{number}"), write(true))));
+        entries.push(entry(1, "update", "db-0", write(false)));
+        entries.push(entry(1, "watch", "db-0", event()));
+        entries.push(entry(2, "create", "db-5", write(true)));
+        entries.push(entry(2, "delete", "db-5", write(true)));
+        Log { entries }
+    }
+
+    #[test]
+    fn each_site_is_disturbed_once_before_one_is_disturbed_twice() {
+        let step = || Step::delete("delete it", "v1", "Pod", "default", "db-0");
+        let all = of(&log(), &[step(), step()], &[0, 3, 2]);
+        let round = |name: &str| {
+            let found = all.iter().find(|(_, fault)| fault.to_string() == name);
+            found.map(|(round, _)| *round)
+        };
+        for (name, expected) in [
+            ("crash-after@7", Some(Round::Sites)),
+            ("crash-after@8", Some(Round::Sites)),
+            ("crash-after@1", Some(Round::Steps)),
+            ("crash-after@5", Some(Round::Steps)),
+            ("crash-after@3", Some(Round::Rest)),
+            ("crash-after@6", Some(Round::Rest)),
+            ("held@pods#1", Some(Round::Sites)),
+            ("held@pods#2", Some(Round::Rest)),
+            ("past@2#pods#1", Some(Round::Sites)),
+            ("past@1#pods#2", Some(Round::Steps)),
+            ("stale@2#1", Some(Round::Sites)),
+            ("deleted@1#3", Some(Round::Sites)),
+            ("deleted@2#1", Some(Round::Steps)),
+            ("deleted@2#3", None),
+        ] {
+            assert_eq!(round(name), expected, "{name}: {all:?}");
+        }
+        assert!(all.is_sorted_by_key(|(round, _)| *round), "{all:?}");
+        let names: Vec<String> = all.iter().map(|(_, fault)| fault.to_string()).collect();
+        assert_eq!(
+            names.iter().collect::<BTreeSet<_>>().len(),
+            names.len(),
+            "none comes twice"
+        );
+        assert_eq!(names[..3], ["crash-after@7", "crash-after@8", "past@2#pods#1"]);
+    }
+
+    #[test]
+    fn every_class_has_its_place() {
+        for (class, _) in AT_WRITE {
+            let mut all = CLASSES.iter().chain(&SIMILAR);
+            assert!(all.any(|(known, _)| *known == class), "{class}");
+        }
+    }
+}
