@@ -383,6 +383,18 @@ impl Context {
         self.record(component, &api_resource::<K>(), object.given().meta(), event);
     }
 
+    /// [`event`](Context::event) on an object of a kind that is known at run time.
+    pub fn event_dynamic(
+        &self,
+        resource: &ApiResource,
+        meta: &ObjectMeta,
+        event_type: EventType,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        self.record(self.controller(), resource, meta, (event_type, reason, message.into()));
+    }
+
     fn record(
         &self,
         component: &str,

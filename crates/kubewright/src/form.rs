@@ -265,6 +265,8 @@ pub(crate) struct Form {
     pub(crate) id: TypeId,
     pub(crate) resource: ApiResource,
     pub(crate) cluster_scoped: bool,
+    /// Whether `cluster_scoped` is known; a type that holds objects of any kind does not tell.
+    pub(crate) scope_is_known: bool,
     /// Whether the server is asked for the metadata only.
     pub(crate) metadata_only: bool,
     /// Whether the type says its kind itself; otherwise each object must.
@@ -292,6 +294,7 @@ impl Form {
     pub(crate) fn of<K: Object>() -> Form {
         Form {
             cluster_scoped: is_cluster_scoped::<K>(),
+            scope_is_known: true,
             ..Form::for_resource::<K>(&api_resource::<K>())
         }
     }
@@ -302,6 +305,7 @@ impl Form {
             id: TypeId::of::<K>(),
             resource: resource.clone(),
             cluster_scoped: false,
+            scope_is_known: TypeId::of::<K::DynamicType>() == TypeId::of::<()>(),
             metadata_only: K::metadata_api(),
             says_kind: TypeId::of::<K::DynamicType>() == TypeId::of::<()>(),
             decode: Decode {

@@ -185,7 +185,7 @@ pub use operator::Operator;
 pub use queue::{WorkItem, WorkQueue};
 pub use request::Request;
 pub use rule::Rule;
-pub use run::run;
+pub use run::{run, run_with};
 pub use runnable::Runnable;
 pub use sharding::Sharding;
 pub use stop::{Stop, StopSource};

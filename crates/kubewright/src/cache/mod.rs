@@ -316,8 +316,7 @@ impl Cache {
     /// The scope within each namespace of this cache, if the type has namespaces and the scope names none.
     fn bounded(&self, form: &Form, scope: Scope) -> Vec<Scope> {
         let namespaces = &self.0.namespaces;
-        // Of a kind that is known at run time it is not known whether it has namespaces.
-        if scope.namespace.is_some() || form.cluster_scoped || !form.says_kind || namespaces.is_empty() {
+        if scope.namespace.is_some() || form.cluster_scoped || !form.scope_is_known || namespaces.is_empty() {
             return vec![scope];
         }
         let within = |namespace: &String| Scope {

@@ -202,6 +202,7 @@ impl Controller {
     ) -> Controller {
         let form = Form {
             cluster_scoped: !namespaced,
+            scope_is_known: true,
             ..Form::for_resource::<K>(resource)
         };
         Controller::of_form(form, Kind::dynamic::<K>(resource, namespaced), reconciler)

@@ -61,13 +61,17 @@ const USAGE: u8 = 2;
 ///
 /// Exit codes: 0 after a signal, 1 when something failed, 2 when the command line cannot be understood.
 pub fn run(operator: Operator) -> impl Future<Output = ExitCode> {
+    run_with(operator, std::env::args().skip(1).collect())
+}
+
+/// [`run()`] with these arguments instead of the program's own: for an operator that is one command of a larger program.
+pub fn run_with(operator: Operator, arguments: Vec<String>) -> impl Future<Output = ExitCode> {
     // Boxed here, so that a program compiles a call and not all that it leads to.
-    let running: LocalBoxFuture<'static, ExitCode> = Box::pin(main(operator));
+    let running: LocalBoxFuture<'static, ExitCode> = Box::pin(main(operator, arguments));
     running
 }
 
-async fn main(operator: Operator) -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+async fn main(operator: Operator, arguments: Vec<String>) -> ExitCode {
     let parsed = flags::parse(&arguments).and_then(|asked| match asked {
         Invocation::Run(flags) => Settings::new(&flags, &Environment::of_process()).map(Invocation::Run),
         Invocation::Help => Ok(Invocation::Help),

@@ -1,0 +1,3 @@
+//! Operators without code, beside the embedded cluster.
+
+mod helm;
