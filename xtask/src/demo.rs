@@ -23,8 +23,7 @@ on two cores, later ones seconds. Then a cluster starts, an operator runs in it,
 /// The build fails, or the program cannot be started. Otherwise this does not return: the process becomes the demo.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     eprint!("{WORDS}");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(&cargo);
+    let mut build = crate::cargo();
     build.args([
         "build",
         "--locked",
@@ -34,18 +33,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         "--bin",
         "kubewright",
     ]);
-    // What Cargo tells this program about itself would be news to build scripts (ring's), now and without it the next time.
-    for (name, _) in std::env::vars_os() {
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
-            .iter()
-            .any(|of| name.to_string_lossy().starts_with(of))
-        {
-            build.env_remove(name);
-        }
-    }
     let built = build
         .status()
-        .map_err(|error| format!("{} cannot be started: {error}", cargo.display()))?;
+        .map_err(|error| format!("cargo cannot be started: {error}"))?;
     if !built.success() {
         return Err("the command does not compile; what cargo printed says why".to_owned());
     }

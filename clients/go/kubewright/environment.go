@@ -165,6 +165,11 @@ func (e *Environment) KubeConfig() string {
 	return e.mustRun().kubeconfig
 }
 
+// PID is the number of the cluster's process.
+func (e *Environment) PID() int {
+	return e.mustRun().process.command.Process.Pid
+}
+
 func (e *Environment) mustRun() *cluster {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -50,16 +50,6 @@ func client(t *testing.T, e *kubewright.Environment) *kubernetes.Clientset {
 	return made
 }
 
-// processOf finds the program of a cluster: the private folder of its kubeconfig carries its number.
-func processOf(t *testing.T, kubeconfig string) int {
-	t.Helper()
-	number, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(kubeconfig)), "kubewright-"))
-	if err != nil {
-		t.Fatalf("the path %s has no number of a process: %v", kubeconfig, err)
-	}
-	return number
-}
-
 func runs(process int) bool {
 	return !errors.Is(syscall.Kill(process, 0), syscall.ESRCH)
 }
@@ -110,7 +100,7 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 		t.Errorf("a second Start should be refused, got %v", err)
 	}
 	kubeconfig := e.KubeConfig()
-	process := processOf(t, kubeconfig)
+	process := e.PID()
 	if !runs(process) {
 		t.Fatalf("%d should be the cluster", process)
 	}
@@ -278,7 +268,7 @@ func TestStopSaysThatTheClusterEndedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := e.KubeConfig()
-	process := processOf(t, kubeconfig)
+	process := e.PID()
 	defer os.RemoveAll(filepath.Dir(kubeconfig))
 	if err := syscall.Kill(process, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -515,7 +505,7 @@ func TestATestFailsWhenItsClusterEndsDuringIt(t *testing.T) {
 	e := kubewright.Start(failing)
 	folder := filepath.Dir(e.KubeConfig())
 	defer os.RemoveAll(folder)
-	process := processOf(t, e.KubeConfig())
+	process := e.PID()
 	if err := syscall.Kill(process, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +564,7 @@ func TestRunIsAClusterForAPackage(t *testing.T) {
 	var config *rest.Config
 	var process int
 	status := e.Run(tests(func() int {
-		config, process = e.Config(), processOf(t, e.KubeConfig())
+		config, process = e.Config(), e.PID()
 		if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().
 			Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 			t.Error(err)

@@ -184,13 +184,13 @@ func (t *tail) words() string {
 	for line := range strings.Lines(strings.TrimSpace(string(t.kept))) {
 		line = strings.TrimSpace(line)
 		var event struct {
-			Event, Error, Hint string
-			Because            []string
+			Event, Error, Fix string
+			Because           []string
 		}
 		if json.Unmarshal([]byte(line), &event) == nil && event.Event == "error" {
 			line = strings.Join(append([]string{event.Error}, event.Because...), ": ")
-			if event.Hint != "" {
-				line += " (" + event.Hint + ")"
+			if event.Fix != "" {
+				line += " (" + event.Fix + ")"
 			}
 		}
 		if line != "" {

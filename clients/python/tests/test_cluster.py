@@ -52,11 +52,6 @@ spec:
 """
 
 
-def process_of(cluster: Cluster) -> int:
-    """The program of a cluster: the private folder of its kubeconfig carries its number."""
-    return int(cluster.kubeconfig.parent.name.removeprefix("kubewright-"))
-
-
 def runs(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -93,7 +88,7 @@ def script(folder: Path, lines: str) -> Path:
 
 def test_the_block_leaves_nothing_behind() -> None:
     with Cluster() as cluster:
-        kubeconfig, process, address = cluster.kubeconfig, process_of(cluster), cluster.address
+        kubeconfig, process, address = cluster.kubeconfig, cluster.pid, cluster.address
         assert address.startswith("https://127.0.0.1:") and listens(address) and runs(process)
         with pytest.raises(ClusterError, match="runs already"):
             cluster.start()
@@ -127,6 +122,7 @@ def test_the_environment_names_the_program(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(ClusterError, match="the environment variable KUBEWRIGHT names /nowhere/kubewright"):
         Cluster().start()
     monkeypatch.delenv("KUBEWRIGHT")
+    monkeypatch.setattr("kubewright._process._packaged", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="no program `kubewright` on the PATH: install it, or let the"):
         Cluster().start()
@@ -172,7 +168,7 @@ def test_a_cluster_that_does_not_end_is_killed(tmp_path: Path, cluster: Cluster)
 
 
 def kill(cluster: Cluster) -> None:
-    process = process_of(cluster)
+    process = cluster.pid
     # What a killed program leaves.
     cluster.kubeconfig.unlink()
     cluster.kubeconfig.parent.rmdir()

@@ -29,7 +29,8 @@ const SMALL: usize = 1024;
 pub(crate) struct BySize;
 
 fn is_small(size: usize) -> bool {
-    size <= SMALL
+    // musl's own allocator has one lock for all threads: in a static program every block is mimalloc's.
+    cfg!(target_env = "musl") || size <= SMALL
 }
 
 // SAFETY: both allocators keep the contract. A block is asked for, resized and given back with a layout of the same

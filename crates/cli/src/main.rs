@@ -27,6 +27,9 @@
 //! | an operator on a real kube-apiserver | `support/real.rs` in `tests/it` | `real.rs` there |
 //! | the packages for tests in Go and Python | `clients/go`, `clients/python` | `clients/run` |
 
+#[cfg(not(unix))]
+compile_error!("kubewright's cluster and command run on Linux and macOS; on Windows, use WSL 2");
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -111,6 +114,7 @@ enum Command {
     HelmOperator(commands::helm_operator::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
+    Man(commands::man::Arguments),
     Version(commands::version::Arguments),
 }
 
@@ -163,6 +167,7 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),
+        Command::Man(man) => man.run(output),
         Command::Version(version) => version.run(output),
     };
     match done {

@@ -29,6 +29,7 @@
 //! | what `migrate` generates | `migrate` | its tests; `testdata/fixtures/go` is migrated and compared with controller-gen |
 //! | an error's code | its section in `codes` | the test in `codes/mod.rs` |
 
+pub mod ansible;
 pub mod bundle;
 pub mod charts;
 pub mod codes;

@@ -19,6 +19,9 @@
 //! ended. Not here: how clients are connected with containers (`kubewright-cluster`), what is evicted and rescheduled
 //! when a node falls silent (`kubewright-controllers`).
 
+#[cfg(not(unix))]
+compile_error!("kubewright's cluster and command run on Linux and macOS; on Windows, use WSL 2");
+
 mod meter;
 mod node;
 mod processes;

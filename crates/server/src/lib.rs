@@ -23,6 +23,9 @@
 //! decides what a request means. Not here: the semantics of a request (`kubewright-apiserver`), what a cluster is made
 //! of, its client in process and its webhook of authorization (`kubewright-cluster`).
 
+#[cfg(not(unix))]
+compile_error!("kubewright's cluster and command run on Linux and macOS; on Windows, use WSL 2");
+
 mod audit;
 mod certificates;
 mod clients;

@@ -134,6 +134,27 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
+/// What is written for Unix alone says so to a compiler for another system, before that says a hundred other things.
+#[test]
+fn other_systems_are_refused_in_words() {
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    let mut refusing = 0;
+    for folder in crates.map(|entry| entry.unwrap().path().join("src")) {
+        let mut sources = Vec::new();
+        crate::files(&folder, ".rs", &mut sources);
+        let for_unix = sources.iter().find(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            text.contains("std::os::") && !text.contains("cfg(unix)")
+        });
+        let Some(path) = for_unix else { continue };
+        let root = ["lib.rs", "main.rs"].map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
+        let refuses = root.concat().contains("#[cfg(not(unix))]\ncompile_error!(");
+        assert!(refuses, "{} is for Unix, and its crate does not say so", path.display());
+        refusing += 1;
+    }
+    assert!(refusing >= 3, "server, nodes and cli");
+}
+
 /// Workflows of the repository: what others bring is pinned, nothing runs for ever, and no name of a registry that is
 /// not ours is installed.
 #[test]

@@ -32,8 +32,8 @@ class _Running(NamedTuple):
 class Cluster:
     """A Kubernetes cluster of its own, started by `with` or `start()`.
 
-    `program`: the kubewright to run; else what the environment variable KUBEWRIGHT names, else `kubewright` on the
-        PATH.
+    `program`: the kubewright to run; else what the environment variable KUBEWRIGHT names, else the one that was
+        installed with this package, else `kubewright` on the PATH.
     `controllers`: the built-in controllers to run: "all", "none" (an API server alone), or names with commas.
     `crds`: CustomResourceDefinitions, each a file, a folder of files, or a dictionary; they are Established when the
         cluster is started.
@@ -147,6 +147,11 @@ class Cluster:
     def address(self) -> str:
         """Where the API server listens: https://127.0.0.1 and a port."""
         return self._must_run().api.address
+
+    @property
+    def pid(self) -> int:
+        """The number of the cluster's process."""
+        return self._must_run().process.pid
 
     def api_client(self) -> kubernetes.client.ApiClient:
         """A new client of the official package `kubernetes`, for its API classes: `CoreV1Api(cluster.api_client())`."""

@@ -6,6 +6,7 @@ so a shell watches a pipe whose other end is here, and which the kernel closes h
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import queue
@@ -35,13 +36,24 @@ class Log(Protocol):
     def write(self, text: str, /) -> object: ...
 
 
+def _packaged() -> str | None:
+    """The program that was installed with this package: wheels for a platform have it, wherever pip puts commands."""
+    try:
+        files = importlib.metadata.files("kubewright") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    # By the name of its own, and not by a folder: pip has a scheme for users, one for a --target, and others.
+    programs = (str(file.locate()) for file in files if file.name == "kubewright" and "bin" in file.parts)
+    return next(filter(shutil.which, programs), None)
+
+
 def find_program(named: str | os.PathLike[str] | None) -> str:
-    """The path of kubewright: as named, as the environment says, or on the PATH."""
+    """The path of kubewright: as named, as the environment says, of this package, or on the PATH."""
     source = "the argument `program`"
     if named is None:
         named, source = os.environ.get("KUBEWRIGHT") or None, "the environment variable KUBEWRIGHT"
     if named is None:
-        found = shutil.which("kubewright")
+        found = _packaged() or shutil.which("kubewright")
         if found is None:
             raise ClusterError(
                 "there is no program `kubewright` on the PATH: "
@@ -84,6 +96,11 @@ class Process:
         ]
         for reader in self._readers:
             reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
 
     def _read_output(self, output: IO[str]) -> None:
         line = output.readline()

@@ -20,6 +20,7 @@ pub(crate) mod explore;
 pub(crate) mod helm_operator;
 pub(crate) mod init;
 pub(crate) mod install;
+pub(crate) mod man;
 pub(crate) mod manifests;
 pub(crate) mod migrate;
 pub(crate) mod repair;

@@ -209,6 +209,48 @@ fn a_clone_resolves_without_the_checkout() {
     );
 }
 
+/// The crates as a registry serves them: each unpacked from its package, with nothing of the checkout around it.
+#[test]
+fn a_project_passes_its_tests_against_the_packaged_crates() {
+    if !operators::are_built() {
+        return;
+    }
+    let (place, project) = portable(&["--kubewright", env!("CARGO_PKG_VERSION")]);
+    let crates = place.path().join("crates");
+    let cargo = |arguments: &[&str]| {
+        let mut command = command("cargo", &checkout());
+        let output = command
+            .args(arguments)
+            .env("CARGO_TARGET_DIR", &crates)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let metadata: Value = serde_json::from_slice(&cargo(&["metadata", "--format-version", "1", "--no-deps"])).unwrap();
+    let published = metadata["packages"].as_array().unwrap().iter();
+    let published = published.filter(|package| package["publish"].is_null());
+    let names: Vec<&str> = published.map(|package| package["name"].as_str().unwrap()).collect();
+    let mut arguments = vec!["package", "--no-verify", "--allow-dirty", "--exclude-lockfile"];
+    arguments.extend(names.iter().flat_map(|name| ["--package", name]));
+    cargo(&arguments);
+
+    let manifest = project.join("Cargo.toml");
+    let mut text = read(&project, "Cargo.toml") + "\n[patch.crates-io]\n";
+    for name in names {
+        let stem = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
+        let unpacked = Command::new("tar")
+            .args(["-xzf", &format!("package/{stem}.crate")])
+            .current_dir(&crates)
+            .status();
+        assert!(unpacked.unwrap().success(), "{stem}");
+        text += &format!("{name} = {{ path = {:?} }}\n", crates.join(stem));
+    }
+    fs::write(manifest, text).unwrap();
+    operators::lock(&project);
+    type_in("cargo test", &project);
+}
+
 #[test]
 fn an_image_is_handed_a_checkout_that_was_named() {
     let (_place, project) = project();

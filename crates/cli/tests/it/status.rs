@@ -49,3 +49,25 @@ fn help_is_a_command() {
         assert!(output.status.success() && text.contains("Usage: "), "{line}: {text}");
     }
 }
+
+#[test]
+fn each_command_that_the_help_lists_has_a_man_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = typed(&format!("man {}", folder.path().display()));
+    assert!(output.status.success(), "{output:?}");
+    let listed = String::from_utf8(typed("--help").stdout).unwrap();
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.1")));
+    assert!(page("kubewright").unwrap().contains(".SH SYNOPSIS"));
+    let (_, listed) = listed.split_once("Commands:\n").unwrap();
+    let commands = listed.lines().take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands {
+        assert!(page(&format!("kubewright-{command}")).is_ok(), "{command}");
+    }
+    assert!(page("kubewright-create-api").is_ok() && page("kubewright-man").is_err());
+}

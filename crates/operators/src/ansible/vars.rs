@@ -92,7 +92,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "cache.my-org.io/v1", "kind": "MemCached",
             "metadata": {"name": "m", "namespace": "ns"},
-            "spec": {"nodeCount": 3, "state": "{{ x }}", "nested": [{"aB": "t"}]},
+            "spec": {"nodeCount": 3, "state": "{{ x }}", "nested": [{"aName": "t"}]},
         }))
         .expect("an object")
     }
@@ -116,17 +116,17 @@ mod tests {
     fn a_run_gets_its_object() {
         let spec = object().data["spec"].clone();
         let meta = json!({"name": "m", "namespace": "ns"});
-        let snake = json!({"node_count": 3, "state": "{{ x }}", "nested": [{"a_b": "t"}], "ansible_operator_meta": meta, "_cache_my_org_io_memcached_spec": spec});
+        let snake = json!({"node_count": 3, "state": "{{ x }}", "nested": [{"a_name": "t"}], "ansible_operator_meta": meta, "_cache_my_org_io_memcached_spec": spec});
         check(&watch(), false, &snake);
-        let as_it_is = json!({"nodeCount": 3, "state": "{{ x }}", "nested": [{"aB": "t"}], "ansible_operator_meta": meta, "_cache_my_org_io_memcached_spec": spec});
+        let as_it_is = json!({"nodeCount": 3, "state": "{{ x }}", "nested": [{"aName": "t"}], "ansible_operator_meta": meta, "_cache_my_org_io_memcached_spec": spec});
         let plain = Watch {
             snake_case_parameters: false,
             ..watch()
         };
         check(&plain, false, &as_it_is);
         let marked = json!({
-            "node_count": 3, "state": {"__ansible_unsafe": "{{ x }}"}, "nested": [{"a_b": {"__ansible_unsafe": "t"}}], "ansible_operator_meta": meta,
-            "_cache_my_org_io_memcached_spec": {"nodeCount": 3, "state": {"__ansible_unsafe": "{{ x }}"}, "nested": [{"aB": {"__ansible_unsafe": "t"}}]},
+            "node_count": 3, "state": {"__ansible_unsafe": "{{ x }}"}, "nested": [{"a_name": {"__ansible_unsafe": "t"}}], "ansible_operator_meta": meta,
+            "_cache_my_org_io_memcached_spec": {"nodeCount": 3, "state": {"__ansible_unsafe": "{{ x }}"}, "nested": [{"aName": {"__ansible_unsafe": "t"}}]},
         });
         check(
             &Watch {

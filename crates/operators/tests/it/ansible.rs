@@ -1,0 +1,194 @@
+//! Runs: how they begin, how they end, what is said of them. The runner is a player of ours; with
+//! `KUBEWRIGHT_ANSIBLE`, a virtual environment with ansible-core, ansible-runner and kubernetes.core, it is the real one.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use kubewright::kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{Counts, Job, Scene, json as read, until};
+
+#[tokio::test]
+async fn an_object_leads_to_a_run_and_its_end_is_told() {
+    let scene = Scene::new("").await;
+    let running = scene.run().await;
+    scene.create("a", "well", &[]).await;
+    let job = scene.wait("a", "ran", |job| job.holds("Successful")).await;
+    let awaits = job.condition("Running");
+    assert_eq!((awaits.status.as_str(), awaits.reason.as_str()), ("True", "Successful"));
+    assert_eq!(awaits.message, "Awaiting next reconciliation");
+    let counts = Counts {
+        ok: 2,
+        changed: 1,
+        completion: "2026-01-01T00:00:00.000001+00:00".to_owned(),
+        ..Counts::default()
+    };
+    assert_eq!(awaits.ansible_result, Some(counts));
+    assert_eq!(job.condition("Failure").status, "False");
+    let folder = scene.runs("a");
+    let given = read(&folder.join("given"));
+    assert_eq!(given["node_count"], 1);
+    assert_eq!(
+        given["ansible_operator_meta"],
+        json!({"name": "a", "namespace": scene.namespace})
+    );
+    assert_eq!(given["_test_example_com_job"]["metadata"]["name"], "a");
+    assert_eq!(given["_test_example_com_job_spec"]["nodeCount"], 1);
+    until("the last run is marked", || folder.join("artifacts/latest").exists()).await;
+    assert!(
+        !folder.join("env").exists(),
+        "the variables of a run that has ended are still there"
+    );
+    assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+
+    let patch = json!({"spec": {"nodeCount": 2}});
+    scene
+        .api()
+        .patch("a", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    until("a change of the spec leads to a run", || {
+        folder.join("given").exists() && read(&folder.join("given"))["node_count"] == 2
+    })
+    .await;
+    scene.api().delete("a", &Default::default()).await.unwrap();
+    until("nothing is left of it", || !folder.exists()).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_fails_says_why() {
+    let scene = Scene::new("").await;
+    let running = scene.run().await;
+    for (name, expected) in [
+        ("fails", "the disk is full"),
+        (
+            "killed",
+            "ansible-runner was killed by signal 9 before its playbook had ended",
+        ),
+        (
+            "silent",
+            "ansible-runner ended with status 0 before its playbook had ended",
+        ),
+        (
+            "broken",
+            "ansible-runner ended with status 4 before its playbook had ended\n[ERROR]: the role has a typing error",
+        ),
+    ] {
+        scene.create(name, name, &[]).await;
+        let job = scene.wait(name, "failed", |job| job.holds("Failure")).await;
+        let failure = job.condition("Failure");
+        assert_eq!(
+            (failure.reason.as_str(), failure.message.as_str()),
+            ("Failed", expected)
+        );
+        assert!(!job.holds("Successful"));
+        until("it is tried again", || scene.count(name) > 1).await;
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_program_the_object_says_so() {
+    let mut scene = Scene::new("").await;
+    scene.options.runner = scene.folder.path().join("nowhere/ansible-runner");
+    let running = scene.run().await;
+    scene.create("a", "well", &[]).await;
+    let job = scene.wait("a", "failed", |job| job.holds("Failure")).await;
+    let message = job.condition("Failure").message;
+    assert!(
+        message.contains("there is no program") && message.contains("pip"),
+        "{message}"
+    );
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_finalizer_runs_before_its_object_goes() {
+    let finalizer = "  finalizer:\n    name: test.example.com/finalizer\n    vars: {state: absent}\n";
+    let scene = Scene::new(finalizer).await;
+    let running = scene.run().await;
+    scene.create("a", "waits", &[]).await;
+    let folder = scene.runs("a");
+    until("it runs", || folder.join("waits").exists()).await;
+    assert_eq!(read(&folder.join("given")).get("state"), None);
+    fs::write(folder.join("go"), "").unwrap();
+    let job = scene.wait("a", "ran", |job| job.holds("Successful")).await;
+    assert_eq!(
+        job.metadata.finalizers,
+        Some(vec!["test.example.com/finalizer".to_owned()])
+    );
+    scene.api().delete("a", &Default::default()).await.unwrap();
+    until("the finalizer runs", || folder.join("waits").exists()).await;
+    assert_eq!(read(&folder.join("given"))["state"], "absent");
+    assert!(
+        scene.api().get_opt("a").await.unwrap().is_some(),
+        "it went before its finalizer had run"
+    );
+    fs::write(folder.join("go"), "").unwrap();
+    scene
+        .cluster
+        .wait_gone::<Job>(Some(&scene.namespace), "a")
+        .await
+        .unwrap();
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_may_say_when_it_runs_again() {
+    let scene = Scene::new("").await;
+    let running = scene.run().await;
+    let period = "ansible.sdk.operatorframework.io/reconcile-period";
+    scene.create("often", "well", &[(period, "100ms")]).await;
+    until("it runs again and again", || scene.count("often") > 2).await;
+    scene.create("wrong", "well", &[(period, "soon")]).await;
+    let job = scene.wait("wrong", "failed", |job| job.holds("Failure")).await;
+    assert!(job.condition("Failure").message.contains("\"soon\" is no duration"));
+    assert_eq!(scene.count("wrong"), 0);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_run_and_the_next_operator_runs_it_again() {
+    let scene = Scene::new("").await;
+    let running = scene.run().await;
+    scene.create("a", "waits", &[]).await;
+    let folder = scene.runs("a");
+    until("it runs", || folder.join("waits").exists()).await;
+    running.stop().await.unwrap();
+    assert!(!folder.join("env").exists(), "what the run was given is still there");
+    fs::remove_file(folder.join("waits")).unwrap();
+    let running = scene.run().await;
+    until("it runs again", || folder.join("waits").exists()).await;
+    fs::write(folder.join("go"), "").unwrap();
+    scene.wait("a", "ran", |job| job.holds("Successful")).await;
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn many_objects_at_once_all_run() {
+    let scene = Scene::new("").await;
+    let running = scene.run().await;
+    for number in 0..50 {
+        scene.create(&format!("a{number}"), "well", &[]).await;
+    }
+    for number in 0..50 {
+        scene
+            .wait(&format!("a{number}"), "ran", |job| job.holds("Successful"))
+            .await;
+    }
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kind_may_come_later_than_its_operator() {
+    let mut scene = Scene::new("").await;
+    let text = "- {group: test.example.com, version: v1, kind: Job, role: player}\n- {group: later.example.com, version: v1, kind: Late, role: player}\n";
+    fs::write(scene.folder.path().join("watches.yaml"), text).unwrap();
+    scene.options.name = "two".to_owned();
+    let running = scene.run().await;
+    scene.create("a", "well", &[]).await;
+    scene.wait("a", "ran", |job| job.holds("Successful")).await;
+    running.stop().await.unwrap();
+}
