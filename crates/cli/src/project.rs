@@ -26,6 +26,21 @@ impl Project {
     /// # Errors
     /// When there is none, or it is none of Rust.
     pub(crate) fn find(folder: &Path) -> Result<Project, Diagnostic> {
+        let project = Project::find_any(folder)?;
+        if !project.root.join("Cargo.toml").is_file() {
+            return Err(Diagnostic::new(codes::project::NONE, "cannot build the project")
+                .at(Place::file(project.root.join("PROJECT").display().to_string()))
+                .because("there is no Cargo.toml beside PROJECT, so this is no Rust project")
+                .fix("a project in Go keeps its own tools; make one in Rust with kubewright init"));
+        }
+        Ok(project)
+    }
+
+    /// As [`Project::find`], and it may be one without code, whose `config/` is all that there is to deploy.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn find_any(folder: &Path) -> Result<Project, Diagnostic> {
         let has = |folder: &Path, file: &str| folder.join(file).is_file();
         let above = folder.ancestors().find(|above| has_project(above));
         let root = match above {
@@ -38,12 +53,6 @@ impl Project {
                     .fix("go to the project's folder, or make one: kubewright init --domain my.domain"));
             }
         };
-        if !has(root, "Cargo.toml") {
-            return Err(Diagnostic::new(codes::project::NONE, "cannot build the project")
-                .at(Place::file(root.join("PROJECT").display().to_string()))
-                .because("there is no Cargo.toml beside PROJECT, so this is no Rust project")
-                .fix("a project in Go keeps its own tools; make one in Rust with kubewright init"));
-        }
         Ok(Project {
             root: root.to_path_buf(),
             scaffolded: above.is_some(),
@@ -60,6 +69,18 @@ impl Project {
                 .because(format!("the current folder cannot be read: {why}"))
         })?;
         Project::find(&folder)
+    }
+
+    /// As [`Project::here`], and it may be one without code.
+    ///
+    /// # Errors
+    /// As [`Project::find_any`], and when there is no current folder.
+    pub(crate) fn here_any() -> Result<Project, Diagnostic> {
+        let folder = std::env::current_dir().map_err(|why| {
+            Diagnostic::new(codes::files::IO, "cannot find the project")
+                .because(format!("the current folder cannot be read: {why}"))
+        })?;
+        Project::find_any(&folder)
     }
 
     /// Where commands keep files of this machine between two runs: `.kubewright`, which git does not see.

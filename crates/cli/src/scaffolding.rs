@@ -197,6 +197,11 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
 }
 
 impl Writing {
+    /// Whether nothing is to be written.
+    pub(crate) fn only_tells(&self) -> bool {
+        self.dry_run || self.diff
+    }
+
     /// Carries a plan out, or shows it, and reports the result.
     pub(crate) fn finish(&self, disk: &Disk, plan: &Plan<'_>, output: Format) -> Result<(), Failure> {
         for warning in &plan.warnings {

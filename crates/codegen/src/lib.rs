@@ -7,7 +7,7 @@
 //! - [`scaffold`]: what `init`, `edit`, `create` and `delete` do; [`source`]: edits of Rust code; [`names`]: the rules
 //!   for names.
 //! - [`project`]: the PROJECT file; [`config`]: the `config/` folder; [`kustomize`]: rendering it.
-//! - [`helm`], [`grafana`]: what the optional plug-ins write; [`bundle`]: the bundle of the operator for OLM;
+//! - [`charts`]: projects whose kinds are Helm charts; [`helm`], [`grafana`]: what the optional plug-ins write; [`bundle`]: the bundle of the operator for OLM;
 //!   [`external`]: plug-ins that are separate programs; [`upgrade`]: upgrading a project to a newer scaffold.
 //! - [`manifests`]: CRDs, roles and webhook configurations; [`yaml`]: how objects are written.
 //! - [`plan`]: changes before they are made; [`diagnostic`]: errors with a code, a place, a cause and a fix; [`codes`]:
@@ -22,6 +22,7 @@
 //! | a generated CRD, role or webhook configuration | `manifests`; a type's schema: `crates/kubewright/src/crd` | `testdata/fixtures`, compared with controller-gen's output |
 //! | what is in `config/` | `templates/config`; what a project gets: `config/tree.rs` | `config.rs` in `tests/it` compares with kubebuilder's and with kustomize |
 //! | the chart or the dashboards of a project | `helm`, `templates/helm`; `grafana.rs` | their tests: a chart with its defaults is what kustomize makes |
+//! | a project whose kinds are Helm charts, and the schema of its kinds | `charts` | `charts/tests.rs`, `charts/schema.rs` |
 //! | the bundle for OLM | `bundle` | `bundle/tests.rs` |
 //! | `alpha generate`, `upgrade` | `scaffold/again.rs`, `upgrade` | `upgrade/tests.rs`, with past scaffolds in `testdata/upgrade` |
 //! | the workflow that upgrades a project | `templates/project/github/auto_update.yml.jinja` | `crates/cli/tests/it/autoupdate.rs` runs its steps |
@@ -30,6 +31,7 @@
 
 pub mod ansible;
 pub mod bundle;
+pub mod charts;
 pub mod codes;
 pub mod config;
 mod conflict;

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
-        let project = Project::here()?;
+        let project = Project::here_any()?;
         let image = image_or_variable(self.image);
         let rendered = render(&project.root, FOLDER, image.as_deref())?.with_operator(FOLDER)?;
         let text = yaml::documents_to_string(&rendered.objects);

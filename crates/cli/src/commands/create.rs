@@ -1,10 +1,11 @@
 //! `kubewright create api` and `create webhook`: kinds, controllers and webhooks.
 
 use clap::{Args, Subcommand};
-use kubewright_codegen::Plan;
 use kubewright_codegen::project::{DeployedImage, Project};
 use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
+use kubewright_codegen::{Diagnostic, Plan, codes};
 
+use super::charts::{self, Chart};
 use crate::external::{Chain, or_where};
 use crate::files::Disk;
 use crate::output::{Failure, Format};
@@ -59,6 +60,9 @@ struct Api {
 
     #[command(flatten)]
     image: Image,
+
+    #[command(flatten)]
+    chart: Chart,
 }
 
 /// The options of the plugin deploy-image.
@@ -139,6 +143,22 @@ impl Api {
             return alone(disk, &self.creating, output, plugins);
         }
         let subject = self.creating.kind.subject();
+        if charts::is_of_charts(disk) {
+            let subject = charts::Subject {
+                group: subject.group,
+                version: subject.version,
+                kind: subject.kind,
+                plural: self.plural,
+                force: self.creating.force,
+            };
+            return charts::create_api(disk, &self.chart, subject, &self.creating.writing, output);
+        }
+        if self.chart.is_given() {
+            return Err(Diagnostic::new(codes::project::FLAGS, "cannot create the API")
+                .because("the kinds of this project are of code, and --helm-chart makes one of a chart")
+                .fix("begin a project of charts: kubewright init --plugins helm")
+                .into());
+        }
         let attempted = "cannot create the API";
         let external = self.creating.external.external();
         // The plugin makes both; elsewhere a type of another project is not made here.

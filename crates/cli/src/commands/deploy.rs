@@ -31,7 +31,7 @@ pub(super) const FOLDER: &str = "config/default";
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
-        let project = Project::here()?;
+        let project = Project::here_any()?;
         let image = image_or_variable(self.image);
         let rendered = render(&project.root, FOLDER, image.as_deref())?.with_operator(FOLDER)?;
         let cluster = self.cluster.connect(&project, "deploy", output).await?;

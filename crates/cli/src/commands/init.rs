@@ -8,6 +8,7 @@ use kubewright_codegen::scaffold::{self, Dependency, Init, REPOSITORY};
 use kubewright_codegen::{Diagnostic, Files, Place, codes};
 use semver::{Comparator, Op};
 
+use super::charts::{self, Chart};
 use crate::external::{Chain, or_where};
 use crate::files::{Disk, check_folder};
 use crate::output::{Failure, Format, shell_word};
@@ -49,7 +50,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "URL[@REV]|PATH|VERSION")]
     kubewright: Option<String>,
 
-    /// The layout (there is only one) and external plug-ins by NAME/VERSION, which run in later commands, too
+    /// The layout, if it is helm (kinds are Helm charts) and not Rust, and external plug-ins by NAME/VERSION, which run in
+    /// later commands, too
     #[arg(long, value_delimiter = ',', value_name = "KEYS")]
     plugins: Vec<String>,
 
@@ -63,6 +65,21 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     skip_go_version_check: Option<bool>,
 
+    /// For the layout helm: group of the first kind, without the project's domain
+    #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
+    group: String,
+
+    /// For the layout helm: version of the first kind
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    version: String,
+
+    /// For the layout helm: the first kind
+    #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true)]
+    kind: String,
+
+    #[command(flatten)]
+    chart: Chart,
+
     #[command(flatten)]
     writing: Writing,
 }
@@ -75,6 +92,19 @@ impl Arguments {
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
         let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
         check_folder(&root, ATTEMPTED)?;
+        if self
+            .plugins
+            .iter()
+            .any(|key| kubewright_codegen::charts::is_layout(key))
+        {
+            return self.of_charts(&root, output);
+        }
+        if self.chart.is_given() || !(self.group.is_empty() && self.version.is_empty() && self.kind.is_empty()) {
+            return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
+                .because("--group, --version, --kind and --helm-chart are of the layout helm")
+                .fix("add --plugins helm, or leave them out and add kinds with kubewright create api")
+                .into());
+        }
         let (dependency, note) = dependency(self.kubewright.as_deref(), self.folder.as_deref())?;
         let asked = Init {
             name: match &self.project_name {
@@ -120,6 +150,45 @@ impl Arguments {
             plan.next.insert(0, format!("cd {folder}"));
         }
         self.writing.finish(&disk, &plan, output)
+    }
+}
+
+impl Arguments {
+    /// A project whose kinds are charts, and its first kind.
+    fn of_charts(self, root: &Path, output: Format) -> Result<(), Failure> {
+        let disk = Disk::new(root);
+        let asked = kubewright_codegen::charts::Init {
+            name: self.project_name.clone().unwrap_or_else(|| folder_name(root)),
+            domain: self.domain.clone(),
+            namespaced: self.namespaced,
+            multigroup: self.multigroup,
+            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let mut plan = kubewright_codegen::charts::init(&disk, &asked)?;
+        let has_kind = self.chart.is_given() || !self.kind.is_empty();
+        if !has_kind {
+            plan.next.push("kubewright create api --helm-chart CHART".to_owned());
+        }
+        if !self.writing.only_tells() {
+            std::fs::create_dir_all(root.join(kubewright_codegen::charts::FOLDER)).map_err(|why| {
+                Diagnostic::new(codes::files::IO, ATTEMPTED)
+                    .at(Place::file(root.display().to_string()))
+                    .because(why)
+                    .fix("name a folder that can be made")
+            })?;
+        }
+        self.writing.finish(&disk, &plan, output)?;
+        if !has_kind || self.writing.only_tells() {
+            return Ok(());
+        }
+        let subject = charts::Subject {
+            group: self.group,
+            version: self.version,
+            kind: self.kind,
+            plural: None,
+            force: false,
+        };
+        charts::create_api(&Disk::new(root), &self.chart, subject, &self.writing, output)
     }
 }
 

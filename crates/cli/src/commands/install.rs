@@ -23,7 +23,7 @@ pub(super) const FOLDER: &str = "config/crd";
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
-        let project = Project::here()?;
+        let project = Project::here_any()?;
         if !has_definitions(&project) {
             output.say(
                 "the project has no CRDs: there is nothing to install",

@@ -19,7 +19,7 @@ impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
         let Some(number) = self
             .removal
-            .remove(&Project::here()?, FOLDER, "undeploy", output)
+            .remove(&Project::here_any()?, FOLDER, "undeploy", output)
             .await?
         else {
             return Ok(());

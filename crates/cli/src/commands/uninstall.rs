@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
-        let project = Project::here()?;
+        let project = Project::here_any()?;
         if !has_definitions(&project) {
             output.say(
                 "the project has no CRDs: there is nothing to uninstall",

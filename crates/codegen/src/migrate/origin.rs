@@ -139,8 +139,17 @@ fn project(
         fields["multigroup"] = true.into();
         notes.push("the kinds are of several groups: each has a folder in Rust (multigroup: true)".to_owned());
     }
+    // What operator-sdk adds for bundles means the same here.
+    let kept = fields["plugins"].as_object().cloned().unwrap_or_default();
+    let kept: serde_json::Map<String, serde_json::Value> = kept
+        .into_iter()
+        .filter(|(key, _)| key.starts_with("scorecard.sdk.operatorframework.io/"))
+        .collect();
     if let Some(map) = fields.as_object_mut() {
         map.retain(|key, _| !["plugins", "cliVersion", "componentConfig"].contains(&key.as_str()));
+        if !kept.is_empty() {
+            map.insert("plugins".to_owned(), kept.into());
+        }
     }
     for resource in resources(&mut fields) {
         let is_own = declared::is_own(resource);

@@ -40,7 +40,8 @@ pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
         Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
         _ => String::new(),
     };
-    if listed.contains("rust.kubewright.dev/") || listed.contains(crate::ansible::LAYOUT) {
+    let known = ["rust.kubewright.dev/", super::CHARTS_LAYOUT, crate::ansible::LAYOUT];
+    if known.iter().any(|key| listed.contains(key)) {
         return Ok(());
     }
     let why = if listed.is_empty() {

@@ -33,6 +33,9 @@ pub const FILE: &str = "PROJECT";
 /// The key under which kubewright's layout stands in `layout`.
 pub const LAYOUT: &str = "rust.kubewright.dev/v1-alpha";
 
+/// The key of a project whose kinds are Helm charts: operator-sdk's.
+pub const CHARTS_LAYOUT: &str = "helm.sdk.operatorframework.io/v1";
+
 const HEADER: &str = "# Kept by kubewright: which kinds, controllers and webhooks this project has.\n\
                       # Change it with the command (kubewright create, edit, delete); the form is kubebuilder's PROJECT, version 3.\n";
 

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::names::near;
 use crate::plan::{Files, Plan};
 use crate::project::{DEPLOY_IMAGE, FILE, LAYOUT, Project};
-use crate::{grafana, helm};
+use crate::{charts, grafana, helm};
 
 use super::again::dependency;
 use super::init::{Dependency, REPOSITORY};
@@ -76,7 +76,7 @@ pub fn makes_type_and_controller(keys: &[String]) -> bool {
 /// Whether a key is one of kubewright's own: its layout, or an optional plugin.
 #[must_use]
 pub fn is_own_plugin(key: &str) -> bool {
-    is_layout(key) || Optional::ALL.iter().any(|plugin| plugin.is(key))
+    is_layout(key) || charts::is_layout(key) || Optional::ALL.iter().any(|plugin| plugin.is(key))
 }
 
 /// Whether a key is that of the layout, long or short.

@@ -7,6 +7,7 @@
 )]
 
 mod ansible;
+mod helm;
 mod proxy;
 mod real;
 mod support;
