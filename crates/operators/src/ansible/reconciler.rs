@@ -22,7 +22,7 @@ use super::metrics::Metrics;
 use super::proxy::{Dependents, Owner, Run, Runs};
 use super::receiver::Receiver;
 use super::runner::{self, Call};
-use super::status::{News, conditions};
+use super::status::{Progress, conditions};
 use super::vars::extra_vars;
 use super::watch::{Target, Watch};
 use crate::kinds::Served;
@@ -130,7 +130,7 @@ impl Ansible {
 
     /// Runs the role or playbook, and tells how it ended. Answers when the role wants to run again.
     async fn run(&self, object: &DynamicObject, ctx: &Context, finalizing: bool) -> Result<Option<Duration>> {
-        self.tell(ctx, object, &News::Running).await?;
+        self.tell(ctx, object, &Progress::Running).await?;
         let began = Instant::now();
         let ran = self.run_once(object, ctx, finalizing).await;
         self.common.metrics.took(&shown(&self.watch.kind), began.elapsed());
@@ -149,7 +149,7 @@ impl Ansible {
         match &outcome.result {
             Some(result) if !outcome.failed && well => {
                 self.common.metrics.ended(&shown(&self.watch.kind), true);
-                self.tell(ctx, object, &News::Succeeded(result)).await?;
+                self.tell(ctx, object, &Progress::Succeeded(result)).await?;
                 Ok(outcome.requeue_after)
             }
             result => {
@@ -311,11 +311,11 @@ impl Ansible {
         message: &str,
     ) -> Result<()> {
         self.common.metrics.ended(&shown(&self.watch.kind), false);
-        self.tell(ctx, object, &News::Failed(result, message)).await
+        self.tell(ctx, object, &Progress::Failed(result, message)).await
     }
 
     /// Writes the conditions, into the newest state of the same object; one that is gone needs none.
-    async fn tell(&self, ctx: &Context, object: &DynamicObject, news: &News<'_>) -> Result<()> {
+    async fn tell(&self, ctx: &Context, object: &DynamicObject, progress: &Progress<'_>) -> Result<()> {
         if !self.watch.manage_status {
             return Ok(());
         }
@@ -329,7 +329,7 @@ impl Ansible {
             let Some(newest) = newest.filter(|newest| newest.metadata.uid == object.metadata.uid) else {
                 return Ok(());
             };
-            let after = conditions(&newest.data["status"], news, &now);
+            let after = conditions(&newest.data["status"], progress, &now);
             if after == newest.data["status"]["conditions"] {
                 return Ok(());
             }

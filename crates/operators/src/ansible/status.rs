@@ -25,7 +25,7 @@ pub struct AnsibleResult {
 
 /// What is to be said of an object.
 #[derive(Debug, Clone)]
-pub enum News<'a> {
+pub enum Progress<'a> {
     /// A run begins.
     Running,
     /// A run ended well.
@@ -34,23 +34,23 @@ pub enum News<'a> {
     Failed(Option<&'a AnsibleResult>, &'a str),
 }
 
-/// The conditions after the news; `now` in RFC 3339.
+/// The conditions after that; `now` in RFC 3339.
 #[must_use]
-pub fn conditions(status: &Value, news: &News<'_>, now: &str) -> Value {
+pub fn conditions(status: &Value, progress: &Progress<'_>, now: &str) -> Value {
     let known = status["conditions"].as_array().cloned().unwrap_or_default();
     let mut conditions = Conditions { known, now };
-    match news {
-        News::Running => {
+    match progress {
+        Progress::Running => {
             conditions.withdraw("Successful");
             conditions.set("Running", true, "Running", "Running reconciliation", None);
         }
-        News::Succeeded(result) => {
+        Progress::Succeeded(result) => {
             let message = "Awaiting next reconciliation";
             conditions.set("Running", true, "Successful", message, Some(result));
             conditions.set("Successful", true, "Successful", "Last reconciliation succeeded", None);
             conditions.set("Failure", false, "", "", None);
         }
-        News::Failed(result, message) => {
+        Progress::Failed(result, message) => {
             conditions.withdraw("Running");
             conditions.set("Failure", true, "Failed", message, *result);
             match result {
@@ -103,8 +103,8 @@ impl Conditions<'_> {
 mod tests {
     use super::*;
 
-    fn told(status: &Value, news: &News<'_>, now: &str) -> Vec<String> {
-        let conditions = conditions(status, news, now);
+    fn told(status: &Value, progress: &Progress<'_>, now: &str) -> Vec<String> {
+        let conditions = conditions(status, progress, now);
         let list = conditions.as_array().cloned().unwrap_or_default();
         let line = |c: &Value| {
             let text = |name: &str| c[name].as_str().unwrap_or_default().to_owned();
@@ -131,12 +131,12 @@ mod tests {
             ..Default::default()
         };
         let mut status = json!({"nodes": ["a"]});
-        let mut check = |news: &News<'_>, now: &str, expected: &[&str]| {
-            assert_eq!(told(&status, news, now), expected);
-            status["conditions"] = conditions(&status, news, now);
+        let mut check = |progress: &Progress<'_>, now: &str, expected: &[&str]| {
+            assert_eq!(told(&status, progress, now), expected);
+            status["conditions"] = conditions(&status, progress, now);
         };
         check(
-            &News::Running,
+            &Progress::Running,
             "1",
             &["Running=True Running: Running reconciliation @1"],
         );
@@ -145,9 +145,9 @@ mod tests {
             "Successful=True Successful: Last reconciliation succeeded @2",
             "Failure=False :  @2",
         ];
-        check(&News::Succeeded(&result), "2", &well);
+        check(&Progress::Succeeded(&result), "2", &well);
         check(
-            &News::Running,
+            &Progress::Running,
             "3",
             &[
                 "Running=True Running: Running reconciliation @1",
@@ -156,7 +156,7 @@ mod tests {
             ],
         );
         check(
-            &News::Failed(Some(&result), "no space"),
+            &Progress::Failed(Some(&result), "no space"),
             "4",
             &[
                 "Running=False Running: Running reconciliation @4",
@@ -165,7 +165,7 @@ mod tests {
             ],
         );
         check(
-            &News::Failed(None, "no python"),
+            &Progress::Failed(None, "no python"),
             "5",
             &[
                 "Running=False Running: Running reconciliation @4",
@@ -179,7 +179,7 @@ mod tests {
     fn conditions_of_a_role_stay() {
         let status =
             json!({"conditions": [{"type": "Ready", "status": "True"}, {"type": "Running", "status": "True"}]});
-        let conditions = conditions(&status, &News::Failed(None, "x"), "1");
+        let conditions = conditions(&status, &Progress::Failed(None, "x"), "1");
         assert_eq!(conditions[0], json!({"type": "Ready", "status": "True"}));
         assert_eq!(conditions[1]["status"], "False");
     }
