@@ -17,7 +17,7 @@
 //! | the order of all that | `ansible/reconciler.rs`; what an operator is made of: `ansible/operator.rs` | `ansible.rs` in `tests/it` |
 //! | what a `watches.yaml` of Helm may say | `helm/watch.rs`; `overrideValues`: `helm/overrides.rs`, `helm/assignment.rs` | the tables there |
 //! | how the Helm program is run, and what is passed on of its words | `helm/program.rs` | the tables there |
-//! | what Helm is asked to do with a release | `helm/releases.rs`; when: `helm/release.rs`, `helm/reconciler.rs` | the tables there, `helm.rs` in `tests/it` |
+//! | what Helm is asked to do with a release | `helm/releases.rs`; when: `helm/release.rs`, `helm/reconciler.rs` | the tables there, `helm/life.rs` in `tests/it` |
 //! | which changes of a release's objects are undone, and how | `helm/drift.rs`, `helm/repair.rs` | the same |
 //! | what wakes the owner of a release's objects | `helm/dependents.rs`; how they name it: `helm/owner.rs` | the tables there |
 
