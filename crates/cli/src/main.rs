@@ -108,6 +108,7 @@ enum Command {
     Demo(commands::demo::Arguments),
     Explore(commands::explore::Arguments),
     Doctor(commands::doctor::Arguments),
+    AnsibleOperator(commands::ansible_operator::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
     Version(commands::version::Arguments),
@@ -131,7 +132,10 @@ fn main() -> ExitCode {
         Err(wrong) => return misused(&wrong),
     };
     let output = arguments.output;
-    log_to_stderr();
+    // An operator logs by its own flags.
+    if !matches!(arguments.command, Command::AnsibleOperator(_)) {
+        log_to_stderr();
+    }
     descriptors::raise();
     let done = match arguments.command {
         Command::Init(init) => init.run(output, &plugins),
@@ -155,6 +159,7 @@ fn main() -> ExitCode {
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Explore(explore) => return explore.run(output),
+        Command::AnsibleOperator(operator) => return run_operator(operator.run(), output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),
@@ -230,6 +235,17 @@ fn leave_out_reported_panics() {
     }));
 }
 
+/// For a command that is an operator: its exit status is the operator's.
+fn run_operator<F: Future<Output = Result<ExitCode, output::Failure>>>(work: F, output: Format) -> ExitCode {
+    match on(tokio::runtime::Builder::new_multi_thread().worker_threads(2), work) {
+        Ok(code) => code,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn block_on<F: Future<Output = Result<(), output::Failure>>>(work: F) -> Result<(), output::Failure> {
     // Two threads, so that a cluster answers while a command is busy; one more would only be woken in vain on a small
     // machine.
@@ -250,10 +266,10 @@ fn block_on_one_thread<F: Future<Output = Result<(), output::Failure>>>(work: F)
     on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
-fn on<F: Future<Output = Result<(), output::Failure>>>(
+fn on<T, F: Future<Output = Result<T, output::Failure>>>(
     runtime: &mut tokio::runtime::Builder,
     work: F,
-) -> Result<(), output::Failure> {
+) -> Result<T, output::Failure> {
     let runtime = runtime
         .enable_all()
         .build()

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init, REPOSITORY};
-use kubewright_codegen::{Diagnostic, Files, Place, codes};
+use kubewright_codegen::{Diagnostic, Files, Place, ansible, codes};
 use semver::{Comparator, Op};
 
 use crate::external::{Chain, or_where};
@@ -75,6 +75,9 @@ impl Arguments {
             .map_err(|why| Diagnostic::new(codes::files::IO, "cannot find the current folder").because(why))?;
         let root = self.folder.as_ref().map_or(here.clone(), |folder| here.join(folder));
         check_folder(&root, ATTEMPTED)?;
+        if self.plugins.iter().any(|key| ansible::is_layout(key)) {
+            return self.of_ansible(&root, output);
+        }
         let (dependency, note) = dependency(self.kubewright.as_deref(), self.folder.as_deref())?;
         let asked = Init {
             name: match &self.project_name {
@@ -118,6 +121,29 @@ impl Arguments {
         if let Some(folder) = &self.folder {
             let folder = shell_word(&folder.display().to_string());
             plan.next.insert(0, format!("cd {folder}"));
+        }
+        self.writing.finish(&disk, &plan, output)
+    }
+}
+
+impl Arguments {
+    /// A project whose kinds are Ansible roles.
+    fn of_ansible(self, root: &Path, output: Format) -> Result<(), Failure> {
+        let asked = ansible::Init {
+            name: self.project_name.clone().unwrap_or_else(|| folder_name(root)),
+            domain: self.domain.clone(),
+            namespaced: self.namespaced,
+            multigroup: self.multigroup,
+            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let disk = Disk::new(root);
+        let plan = ansible::init(&disk, &asked)?;
+        if !self.writing.dry_run && !self.writing.diff {
+            std::fs::create_dir_all(root).map_err(|why| {
+                Diagnostic::new(codes::files::IO, ATTEMPTED)
+                    .at(Place::file(root.display().to_string()))
+                    .because(why)
+            })?;
         }
         self.writing.finish(&disk, &plan, output)
     }
