@@ -112,6 +112,7 @@ enum Command {
     Explore(commands::explore::Arguments),
     Doctor(commands::doctor::Arguments),
     HelmOperator(commands::helm_operator::Arguments),
+    AnsibleOperator(commands::ansible_operator::Arguments),
     Explain(commands::explain::Arguments),
     Completion(commands::completion::Arguments),
     Man(commands::man::Arguments),
@@ -137,7 +138,10 @@ fn main() -> ExitCode {
     };
     let output = arguments.output;
     // An operator logs by its own flags.
-    if !matches!(arguments.command, Command::HelmOperator(_)) {
+    if !matches!(
+        arguments.command,
+        Command::AnsibleOperator(_) | Command::HelmOperator(_)
+    ) {
         log_to_stderr();
     }
     descriptors::raise();
@@ -164,6 +168,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Explore(explore) => return explore.run(output),
         Command::HelmOperator(operator) => return run_operator(operator.run(), output),
+        Command::AnsibleOperator(operator) => return run_operator(operator.run(), output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use kubewright_codegen::project::{DeployedImage, Project};
 use kubewright_codegen::scaffold::{self, CreateApi, CreateWebhook};
-use kubewright_codegen::{Diagnostic, Plan, codes};
+use kubewright_codegen::{Diagnostic, Plan, ansible, codes};
 
 use super::charts::{self, Chart};
 use crate::external::{Chain, or_where};
@@ -63,6 +63,14 @@ struct Api {
 
     #[command(flatten)]
     chart: Chart,
+
+    /// In a project of Ansible: make a role for the kind
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    generate_role: bool,
+
+    /// In a project of Ansible: make a playbook for the kind
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
+    generate_playbook: bool,
 }
 
 /// The options of the plugin deploy-image.
@@ -138,7 +146,10 @@ impl Arguments {
 impl Api {
     fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
         // A question in a folder without a project would be answered in vain.
-        Project::load(disk)?;
+        let project = Project::load(disk)?;
+        if ansible::is_of_ansible(&project) {
+            return self.of_ansible(disk, output);
+        }
         if !plugins.runs_own() {
             return alone(disk, &self.creating, output, plugins);
         }
@@ -185,6 +196,21 @@ impl Api {
         };
         let mut plan = scaffold::create_api(disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
         plugins.run(disk.root(), &mut plan)?;
+        self.creating.writing.finish(disk, &plan, output)
+    }
+
+    fn of_ansible(self, disk: &Disk, output: Format) -> Result<(), Failure> {
+        let subject = self.creating.kind.subject();
+        let asked = ansible::CreateApi {
+            group: subject.group,
+            version: subject.version,
+            kind: subject.kind,
+            plural: self.plural,
+            role: self.generate_role,
+            playbook: self.generate_playbook,
+            force: self.creating.force,
+        };
+        let plan = ansible::create_api(disk, &asked)?;
         self.creating.writing.finish(disk, &plan, output)
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use clap::Args;
 use kubewright_codegen::scaffold::{self, Dependency, Init, REPOSITORY};
-use kubewright_codegen::{Diagnostic, Files, Place, codes};
+use kubewright_codegen::{Diagnostic, Files, Place, ansible, codes};
 use semver::{Comparator, Op};
 
 use super::charts::{self, Chart};
@@ -105,6 +105,9 @@ impl Arguments {
                 .fix("add --plugins helm, or leave them out and add kinds with kubewright create api")
                 .into());
         }
+        if self.plugins.iter().any(|key| ansible::is_layout(key)) {
+            return self.of_ansible(&root, output);
+        }
         let (dependency, note) = dependency(self.kubewright.as_deref(), self.folder.as_deref())?;
         let asked = Init {
             name: match &self.project_name {
@@ -189,6 +192,27 @@ impl Arguments {
             force: false,
         };
         charts::create_api(&Disk::new(root), &self.chart, subject, &self.writing, output)
+    }
+
+    /// A project whose kinds are Ansible roles.
+    fn of_ansible(self, root: &Path, output: Format) -> Result<(), Failure> {
+        let asked = ansible::Init {
+            name: self.project_name.clone().unwrap_or_else(|| folder_name(root)),
+            domain: self.domain.clone(),
+            namespaced: self.namespaced,
+            multigroup: self.multigroup,
+            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let disk = Disk::new(root);
+        let plan = ansible::init(&disk, &asked)?;
+        if !self.writing.dry_run && !self.writing.diff {
+            std::fs::create_dir_all(root).map_err(|why| {
+                Diagnostic::new(codes::files::IO, ATTEMPTED)
+                    .at(Place::file(root.display().to_string()))
+                    .because(why)
+            })?;
+        }
+        self.writing.finish(&disk, &plan, output)
     }
 }
 

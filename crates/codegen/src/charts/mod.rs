@@ -97,7 +97,10 @@ pub fn init<'a>(files: &'a dyn Files, options: &Init) -> Result<Plan<'a>, Diagno
         WATCHES,
         format!("# Which kind is which chart; kubewright create api adds to it.\n{MARKER}\n"),
     )?;
-    plan.write("Dockerfile", DOCKERFILE.replace("REPOSITORY", env!("CARGO_PKG_REPOSITORY")))?;
+    plan.write(
+        "Dockerfile",
+        DOCKERFILE.replace("REPOSITORY", env!("CARGO_PKG_REPOSITORY")),
+    )?;
     plan.write("Makefile", MAKEFILE)?;
     if plan.read(".gitignore")?.is_none() {
         plan.write(".gitignore", "/bin/\n*.swp\n*~\n")?;

@@ -90,6 +90,18 @@ async fn what_a_role_makes_is_owned_and_its_changes_lead_to_a_run() {
         .unwrap();
     assert_eq!(made.metadata.owner_references, None);
 
+    // ConfigMaps are watched by now. A read shows what the role has written before it.
+    maps.create(&Default::default(), &map("own")).await.unwrap();
+    for number in 0..20 {
+        let value = number.to_string();
+        let patch = Patch::Merge(json!({"data": {"number": value}}));
+        maps.patch("own", &PatchParams::default(), &patch).await.unwrap();
+        let seen = maps.get("own").await.unwrap().data.unwrap_or_default();
+        assert_eq!(seen["number"], value);
+    }
+    maps.delete("own", &Default::default()).await.unwrap();
+    assert!(maps.get_opt("own").await.unwrap().is_none());
+
     let folder = scene.runs("a");
     fs::write(folder.join("go"), "").unwrap();
     scene.wait("a", "ran", |job| job.holds("Successful")).await;
