@@ -22,16 +22,16 @@ mod internal;
 mod protobuf;
 
 const HELP: &str = "usage: cargo demo [ARGUMENT …]
-       cargo xtask generate --definitions FILE
+       cargo xtask generate --minor 37 --definitions FILE [--documents DIRECTORY --enums FILE]
        cargo xtask generate-protobuf --source DIRECTORY
        cargo xtask generate-internal --source DIRECTORY
 
   demo       build the command and run `kubewright demo`
 
-  generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
-             FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
+  generate   write crates/schema/data from the OpenAPI definitions of a version of Kubernetes
+             FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.37.0-local)
 
-  generate-protobuf   write crates/schema/data/kubernetes-1.36.protobuf
+  generate-protobuf   write crates/schema/data/kubernetes.protobuf
              DIRECTORY: k8s.io of a Go module cache, with api, apimachinery, apiextensions-apiserver and kube-aggregator 0.36.3
 
   generate-internal   write crates/schema/data/kubernetes-1.36.internal
