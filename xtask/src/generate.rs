@@ -1,13 +1,17 @@
-//! Writes the catalog of built-in schemas, `crates/schema/data/kubernetes-1.36.*`.
+//! Writes the catalog of built-in schemas, `crates/schema/data/kubernetes.*`, of all versions that are served.
+//!
+//! One run replaces the definitions of one version and keeps those of the others. A definition that is the same in
+//! several versions stands once; the index says which line is whose ([`Catalog`]).
 //!
 //! Input is the `_definitions.json` of a package that publishes Kubernetes' OpenAPI as JSON Schema. That form has lost
 //! a few words of the original: defaults, enumerations of string types and their texts, one format. They are kept in
-//! the committed supplement, one line a definition, which `--documents` renews out of the documents of a running server
-//! (`kubectl get --raw /openapi/v3/apis/apps/v1`). Out of both comes the text that the schema crate includes: the
+//! the committed supplement of the version, one line a definition, which `--documents` renews out of the OpenAPI v3
+//! documents that Kubernetes publishes (`api/openapi-spec/v3` of the Go module `k8s.io/kubernetes`), and `--enums` out
+//! of the enumerations that only its `zz_generated.openapi.go` has. Out of both comes the text that the schema crate includes: the
 //! definitions as kube-apiserver publishes them, sorted, one a line. Those of metrics.k8s.io, which another server
 //! publishes, are committed beside the supplement and join them.
 //!
-//! The output depends on the three inputs alone, so running it twice changes nothing.
+//! The output depends on the inputs alone, so running it twice changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,11 +19,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+mod catalog;
+mod enums;
+
+use catalog::Catalog;
+
 const DATA: &str = "crates/schema/data";
-const CATALOG: &str = "kubernetes-1.36.jsonl";
-const INDEX: &str = "kubernetes-1.36.index";
-const KINDS: &str = "kubernetes-1.36.kinds";
-const SUPPLEMENT: &str = "kubernetes-1.36.supplement";
+const CATALOG: &str = "kubernetes.jsonl";
+const INDEX: &str = "kubernetes.index";
+const KINDS: &str = "kubernetes.kinds";
 /// Definitions of an API that is not kube-apiserver's own.
 const METRICS: &str = "metrics-v1beta1.jsonl";
 const REFERENCE: &str = "#/components/schemas/";
@@ -29,9 +37,9 @@ const MORE: &str = "description+";
 
 type Definitions = BTreeMap<String, Value>;
 
-/// Runs `cargo xtask generate --definitions FILE [--documents DIR] [--check]`.
+/// Runs `cargo xtask generate --minor 37 --definitions FILE [--documents DIR [--enums FILE]] [--check]`.
 ///
-/// `--documents DIR` first renews the supplement from the `*.json` files of DIR, OpenAPI v3 documents of a server.
+/// `--documents DIR` first renews the supplement from the `*.json` files of DIR, OpenAPI v3 documents.
 /// `--check` writes nothing and fails when a committed file is not what would be written.
 ///
 /// # Errors
@@ -43,10 +51,14 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         .ok_or("xtask has no workspace above it")?;
     let data = root.join(DATA);
     let definitions = definitions(&options.definitions)?;
-    let supplement_file = data.join(SUPPLEMENT);
+    let supplement_file = data.join(format!("kubernetes-1.{}.supplement", options.minor));
     let supplement = match &options.documents {
         Some(directory) => {
-            let supplement = difference(&definitions, &documents(directory)?);
+            let mut documents = documents(directory)?;
+            if let Some(file) = &options.enums {
+                enums::add(&mut documents, &read(file)?);
+            }
+            let supplement = difference(&definitions, &documents);
             put(&supplement_file, &lines(&supplement), options.check)?;
             supplement
         }
@@ -54,36 +66,47 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     };
     let mut catalog = complete(definitions, &supplement);
     let metrics = read_lines(&data.join(METRICS))?;
-    catalog.extend(metrics.into_iter().map(|(name, value)| (name, unfold(value))));
-    let text = lines(&catalog);
+    let metrics = metrics.into_iter();
+    catalog.extend(metrics.map(|(name, value)| (name, catalog::of_version(unfold(value), options.minor))));
+    let mut all = Catalog::read(&read(&data.join(CATALOG))?, &read(&data.join(INDEX))?)?;
+    all.0.insert(options.minor, catalog);
+    let (text, index) = all.write();
     put(&data.join(CATALOG), &text, options.check)?;
-    put(&data.join(INDEX), &index(&text), options.check)?;
-    put(&data.join(KINDS), &kinds(&catalog), options.check)
+    put(&data.join(INDEX), &index, options.check)?;
+    put(&data.join(KINDS), &all.kinds(), options.check)
 }
 
 struct Options {
+    minor: u32,
     definitions: PathBuf,
     documents: Option<PathBuf>,
+    enums: Option<PathBuf>,
     check: bool,
 }
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
-        let usage = "usage: cargo xtask generate --definitions FILE [--documents DIR] [--check]";
-        let (mut definitions, mut documents, mut check) = (None, None, false);
+        let usage =
+            "usage: cargo xtask generate --minor 37 --definitions FILE [--documents DIR [--enums FILE]] [--check]";
+        let (mut minor, mut definitions, mut documents, mut enums, mut check) = (None, None, None, None, false);
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
+                "--minor" => minor = args.next().and_then(|text| text.parse().ok()),
+                "--enums" => enums = args.next().map(PathBuf::from),
                 "--definitions" => definitions = args.next().map(PathBuf::from),
                 "--documents" => documents = args.next().map(PathBuf::from),
                 "--check" => check = true,
                 other => return Err(format!("generate: unknown argument {other:?}\n{usage}")),
             }
         }
+        let minor = minor.ok_or(format!("generate: --minor is missing\n{usage}"))?;
         let definitions = definitions.ok_or(format!("generate: --definitions is missing\n{usage}"))?;
         Ok(Self {
+            minor,
             definitions,
             documents,
+            enums,
             check,
         })
     }
@@ -139,14 +162,24 @@ fn definitions(file: &Path) -> Result<Definitions, String> {
             "generate: {} has neither $defs nor definitions",
             file.display()
         ))?;
-    Ok(all
-        .iter()
-        .filter(|(name, _)| is_stable(name))
-        .map(|(name, value)| (name.clone(), open_api(value)))
-        .collect())
+    let mut found = Definitions::new();
+    let mut open: Vec<&String> = all.keys().filter(|name| is_stable(name)).collect();
+    while let Some(name) = open.pop() {
+        let Some((name, value)) = all.get_key_value(name).filter(|_| !found.contains_key(name)) else {
+            continue;
+        };
+        let value = open_api(value);
+        // A field behind a gate may have a type of an alpha version.
+        open.extend(
+            all.keys()
+                .filter(|other| catalog::refers(&value, &|target| target == *other)),
+        );
+        found.insert(name.clone(), value);
+    }
+    Ok(found)
 }
 
-/// Alpha and beta versions are not served unless asked for; nothing stable refers to them.
+/// Alpha and beta versions are not served unless asked for.
 fn is_stable(name: &str) -> bool {
     let version = name.rsplit('.').nth(1).unwrap_or_default();
     !(version.starts_with('v') && (version.contains("alpha") || version.contains("beta")))
@@ -320,38 +353,6 @@ fn merge(value: &mut Value, patch: &Value) {
             }
         }
     }
-}
-
-/// `name<TAB>offset length` of each JSON text in the catalog: short lines, so that a search touches little of the rest.
-fn index(catalog: &str) -> String {
-    let mut offset = 0;
-    let mut index = String::new();
-    for line in catalog.split_inclusive('\n') {
-        if let Some((name, json)) = line.trim_end().split_once('\t') {
-            index.push_str(&format!("{name}\t{} {}\n", offset + name.len() + 1, json.len()));
-        }
-        offset += line.len();
-    }
-    index
-}
-
-/// `group/version/kind<TAB>name`, sorted. Types that every group shares are listed once, under the core group.
-fn kinds(catalog: &Definitions) -> String {
-    let mut kinds = BTreeMap::new();
-    for (name, definition) in catalog {
-        let gvks = definition
-            .get("x-kubernetes-group-version-kind")
-            .and_then(Value::as_array);
-        let gvks: Vec<_> = gvks.into_iter().flatten().collect();
-        let shared = gvks.len() > 1;
-        for gvk in gvks {
-            let part = |key: &str| gvk.get(key).and_then(Value::as_str).unwrap_or_default();
-            if !shared || (part("group").is_empty() && part("version") == "v1") {
-                kinds.insert(format!("{}/{}/{}", part("group"), part("version"), part("kind")), name);
-            }
-        }
-    }
-    kinds.iter().map(|(gvk, name)| format!("{gvk}\t{name}\n")).collect()
 }
 
 #[cfg(test)]

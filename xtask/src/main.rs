@@ -26,7 +26,7 @@ mod protobuf;
 
 const HELP: &str = "usage: cargo demo [ARGUMENT …]
        cargo xtask dist [--program PATH] [--check]
-       cargo xtask generate --definitions FILE
+       cargo xtask generate --minor 37 --definitions FILE [--documents DIRECTORY --enums FILE]
        cargo xtask generate-protobuf --source DIRECTORY
        cargo xtask generate-internal --source DIRECTORY
 
@@ -35,10 +35,10 @@ const HELP: &str = "usage: cargo demo [ARGUMENT …]
   dist       build the command for a release, and write its packages, checksums and bill of materials to target/dist
              PATH: a program that is built already; --check: also try each package, as its user would
 
-  generate   write crates/schema/data from the OpenAPI definitions of Kubernetes 1.36
-             FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.36.0-local)
+  generate   write crates/schema/data from the OpenAPI definitions of a version of Kubernetes
+             FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.37.0-local)
 
-  generate-protobuf   write crates/schema/data/kubernetes-1.36.protobuf
+  generate-protobuf   write crates/schema/data/kubernetes.protobuf
              DIRECTORY: k8s.io of a Go module cache, with api, apimachinery, apiextensions-apiserver and kube-aggregator 0.36.3
 
   generate-internal   write crates/schema/data/kubernetes-1.36.internal

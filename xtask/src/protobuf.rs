@@ -1,21 +1,24 @@
-//! Writes the table of protobuf messages, `crates/schema/data/kubernetes-1.36.protobuf`.
+//! Writes the table of protobuf messages of all versions that are served, `crates/schema/data/kubernetes.protobuf`.
 //!
 //! Its source are the Go modules that publish the Kubernetes API. Their `generated.proto` files have the messages with
 //! tags and types; the Go types beside them have the JSON name of each field, whether it is a pointer (then a zero is a
 //! value) and whether it is inlined. The two are joined on (package, message, tag), and a field that one has and the
 //! other has not is an error.
 //!
-//! The output depends on the input alone. Its form is described in the header that is written into it.
+//! No tag ever changes its meaning, so one table serves all versions: a run adds the messages and fields of one version,
+//! and keeps those that only others have ([`union`]). A schema says which of them a version knows.
+//!
+//! The output depends on the input and on the committed file alone. Its form is described in the header that is written into it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const OUTPUT: &str = "crates/schema/data/kubernetes-1.36.protobuf";
+const OUTPUT: &str = "crates/schema/data/kubernetes.protobuf";
 
 const HEADER: &str = "\
-# Protobuf messages of Kubernetes 1.36, written by `cargo xtask generate-protobuf`; see NOTICE.md. A line for each message.
+# Protobuf messages of Kubernetes 1.36 to 1.37, written by `cargo xtask generate-protobuf`; see NOTICE.md. A line for each message.
 #
 #   [prefix apiVersion]     the messages below are prefix.NAME; kinds among them are of that apiVersion
 #   NAME TAG:FIELD:TYPE …   in the order of Go's struct. FIELD is the JSON name; without one the fields of the message are
@@ -59,6 +62,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         .parent()
         .ok_or("xtask has no workspace above it")?;
     let file = root.join(OUTPUT);
+    let text = union(&read(&file).unwrap_or_default(), &text);
     if options.check {
         return match read(&file)? == text {
             true => Ok(()),
@@ -68,6 +72,68 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         };
     }
     fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
+}
+
+/// The new table with the sections, messages and fields that only the old one has. A field stands behind the one that it
+/// stood behind.
+fn union(old: &str, new: &str) -> String {
+    let mut sections = sections(new);
+    for (head, messages) in self::sections(old) {
+        let section = match sections.iter().position(|(known, _)| *known == head) {
+            Some(place) => &mut sections[place].1,
+            None => {
+                sections.push((head, Vec::new()));
+                sections.sort();
+                let place = sections.iter().position(|(known, _)| *known == head);
+                &mut sections[place.unwrap_or_default()].1
+            }
+        };
+        for (name, fields) in messages {
+            match section.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => join(known, &fields),
+                None => section.push((name, fields)),
+            }
+        }
+        section.sort_by_key(|(name, _)| *name);
+    }
+    let mut text = HEADER.to_owned();
+    for (head, messages) in sections {
+        text.push_str(&format!("\n{head}\n"));
+        for (name, fields) in messages {
+            text.push_str(&[&[name], &fields[..]].concat().join(" "));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Heads of sections with their messages, each with its fields.
+type Sections<'a> = Vec<(&'a str, Vec<(&'a str, Vec<&'a str>)>)>;
+
+fn sections(table: &str) -> Sections<'_> {
+    let mut sections: Sections<'_> = Vec::new();
+    for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match (line.starts_with('['), sections.last_mut()) {
+            (false, Some((_, messages))) => {
+                let mut words = line.split(' ');
+                messages.push((words.next().unwrap_or_default(), words.collect()));
+            }
+            _ => sections.push((line, Vec::new())),
+        }
+    }
+    sections
+}
+
+fn join<'a>(known: &mut Vec<&'a str>, old: &[&'a str]) {
+    let tag = |field: &str| field.split(':').next().unwrap_or_default().to_owned();
+    for (index, field) in old.iter().enumerate() {
+        if known.iter().any(|one| tag(one) == tag(field)) {
+            continue;
+        }
+        let before = index.checked_sub(1).map(|index| tag(old[index]));
+        let place = known.iter().position(|one| Some(tag(one)) == before);
+        known.insert(place.map_or(0, |place| place + 1), field);
+    }
 }
 
 struct Options {
@@ -113,7 +179,7 @@ struct Package {
 }
 
 /// A field of a message.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Field {
     tag: u32,
     shape: &'static str,
@@ -154,10 +220,53 @@ fn packages(options: &Options) -> Result<Vec<Package>, String> {
         paths.extend(stable.map(|version| format!("api/{group}/{version}")));
     }
     paths.sort();
-    paths
-        .iter()
-        .map(|path| package(options, path).map_err(|why| format!("{path}: {why}")))
-        .collect()
+    let read = |path: &String| package(options, path).map_err(|why| format!("{path}: {why}"));
+    let mut packages = paths.iter().map(read).collect::<Result<Vec<Package>, _>>()?;
+    // A field behind a gate may have a type of an alpha version: of such a package only what is used comes along.
+    while let Some((path, name)) = beyond(&packages) {
+        let whole = read(&path)?;
+        let found = packages.iter().position(|known| known.prefix == whole.prefix);
+        let place = found.unwrap_or_else(|| {
+            packages.push(Package {
+                prefix: whole.prefix.clone(),
+                api_version: "-".to_owned(),
+                messages: BTreeMap::new(),
+                types: BTreeMap::new(),
+            });
+            packages.len() - 1
+        });
+        let fields = whole
+            .messages
+            .get(&name)
+            .ok_or_else(|| format!("{path} has no message {name}"))?
+            .clone();
+        packages[place].types.extend(whole.types);
+        packages[place].messages.insert(name, fields);
+    }
+    packages.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+    Ok(packages)
+}
+
+/// The first message that is used and not there: the path of its package, and its name.
+fn beyond(packages: &[Package]) -> Option<(String, String)> {
+    let has = |prefix: &str, name: &str| {
+        packages
+            .iter()
+            .any(|package| package.prefix == prefix && package.messages.contains_key(name))
+            || SPECIAL.contains(&format!("{prefix}.{name}").as_str())
+    };
+    for package in packages {
+        for field in package.messages.values().flatten() {
+            if SCALARS.contains(&field.type_.as_str()) {
+                continue;
+            }
+            let (prefix, name) = field.type_.rsplit_once('.').unwrap_or((&package.prefix, &field.type_));
+            if !has(prefix, name) {
+                return Some((prefix.trim_start_matches("io.k8s.").replace('.', "/"), name.to_owned()));
+            }
+        }
+    }
+    None
 }
 
 /// `v1` and `v2`, not `v1beta1`, not `testdata`.
@@ -313,7 +422,9 @@ fn go_struct<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Result<BTreeMap<u
         let json = tag_of(tags, "json").unwrap_or("-");
         let mut json_words = json.split(',');
         let name = json_words.next().unwrap_or("").to_owned();
-        if name.is_empty() && !json_words.any(|word| word == "inline") {
+        // An embedded type is inlined, which 1.37 does not say any more.
+        let is_embedded = declaration.split_whitespace().count() == 1;
+        if name.is_empty() && !is_embedded && !json_words.any(|word| word == "inline") {
             return Err(format!("no JSON name: {line}"));
         }
         let type_ = declaration.split_whitespace().last().unwrap_or("");
@@ -409,6 +520,16 @@ fn line(package: &Package, name: &str, fields: &[Field]) -> Result<Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_the_old_table_has_stays() {
+        let old = "# x\n\n[a v1]\nA 1:x:string 3:gone:bool 2:y:bool\nGone 1:z:string\n";
+        let new = "[a v1]\nA 1:x:string 2:y:bool 4:new:string\nNew\n\n[b v1]\nB 1:x:string\n";
+        let expected =
+            "\n[a v1]\nA 1:x:string 3:gone:bool 2:y:bool 4:new:string\nGone 1:z:string\nNew\n\n[b v1]\nB 1:x:string\n";
+        assert_eq!(union(old, new), format!("{HEADER}{expected}"));
+        assert_eq!(union(&union(old, new), new), union(old, new));
+    }
 
     #[test]
     fn fields_of_messages() {

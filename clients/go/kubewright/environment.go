@@ -35,6 +35,9 @@ type Environment struct {
 	// server alone, as envtest's), or names with commas. Empty: all.
 	Controllers string
 
+	// KubernetesVersion is the version of Kubernetes to serve, such as "1.37". Empty: the program's default.
+	KubernetesVersion string
+
 	// CRDPaths are files and folders with CustomResourceDefinitions, in YAML or JSON. Start applies them and returns
 	// when they are Established. Of a folder, its own files are read, not those of folders in it. Other kinds in these
 	// files are left out.
@@ -114,6 +117,9 @@ func (e *Environment) arguments() []string {
 	arguments := []string{"cluster", "--output", "json"}
 	if e.Controllers != "" {
 		arguments = append(arguments, "--controllers", e.Controllers)
+	}
+	if e.KubernetesVersion != "" {
+		arguments = append(arguments, "--kubernetes-version", e.KubernetesVersion)
 	}
 	if e.DataDir != "" {
 		arguments = append(arguments, "--data-dir", e.DataDir)

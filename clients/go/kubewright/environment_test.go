@@ -388,6 +388,17 @@ func TestObjectsAndDefinitionsAreThere(t *testing.T) {
 	}
 }
 
+func TestTheVersionIsChosen(t *testing.T) {
+	e := kubewright.StartWith(t, &kubewright.Environment{Controllers: "none", KubernetesVersion: "1.37"})
+	version, err := kubernetes.NewForConfigOrDie(e.Config()).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.GitVersion != "v1.37.2" {
+		t.Errorf("it serves %s", version.GitVersion)
+	}
+}
+
 func TestADataFolderIsGoneOnWith(t *testing.T) {
 	e := &kubewright.Environment{DataDir: t.TempDir(), CRDPaths: []string{"../example/testdata/crds"}}
 	var made, found *corev1.ConfigMap

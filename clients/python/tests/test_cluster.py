@@ -86,6 +86,14 @@ def script(folder: Path, lines: str) -> Path:
     return path
 
 
+def test_the_version_is_chosen() -> None:
+    with Cluster(controllers="none", kubernetes_version="1.37") as cluster:
+        version = client.VersionApi(cluster.api_client()).get_code()
+        assert version.git_version == "v1.37.2"
+    with pytest.raises(ClusterError, match="Kubernetes 1.20 is not served; there are 1.36 and 1.37"):
+        Cluster(kubernetes_version="1.20").start()
+
+
 def test_the_block_leaves_nothing_behind() -> None:
     with Cluster() as cluster:
         kubeconfig, process, address = cluster.kubeconfig, cluster.pid, cluster.address

@@ -31,7 +31,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// use kubewright_apiserver::discovery::{DiscoveryPath, respond};
 /// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in())).snapshot();
+/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in(Default::default()))).snapshot();
 /// let place = DiscoveryPath::Version("apps".to_owned(), "v1".to_owned());
 /// let answer = respond(&place, "application/json", &snapshot).expect("served");
 /// assert_eq!(answer.body["groupVersion"], "apps/v1");

@@ -71,9 +71,9 @@ use kubewright_model::{scheme, values};
 pub use kubewright_schema::base64;
 pub use kubewright_schema::budget::Trial;
 pub use kubewright_schema::{names, quantity};
-pub use model::ServiceRange;
 pub use model::status::Status;
 pub use model::user::UserInfo;
+pub use model::{Minor, ServiceRange};
 pub use model::{object, status, user};
 pub use server::{
     Admitted, ApiServer, Arrival, Config, Connect, ForkPoint, LogOptions, MAX_BODY, Parts, Place, Streams, TooLong,

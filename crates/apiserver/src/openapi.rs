@@ -58,7 +58,7 @@ pub fn index(snapshot: &Snapshot) -> Arc<Document> {
 /// use kubewright_apiserver::openapi;
 /// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in())).snapshot();
+/// let snapshot = Registry::of(Kinds::new(kubewright_kinds::built_in(Default::default()))).snapshot();
 /// let document = openapi::document(&snapshot, "apis/apps/v1").expect("served");
 /// assert!(openapi::location("apis/apps/v1", &document).starts_with("/openapi/v3/apis/apps/v1?hash="));
 /// assert!(openapi::document(&snapshot, "apis/unknown/v1").is_none());
@@ -192,9 +192,6 @@ fn document_paths(snapshot: &Snapshot) -> Vec<String> {
     all
 }
 
-/// The version of Kubernetes, as documents give it.
-const VERSION: &str = "1.36";
-
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// The paths of a document, whose schemas are added; none when there is no such document.
@@ -267,7 +264,8 @@ fn is_custom(snapshot: &Snapshot, path: &str) -> bool {
 }
 
 fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
-    let mut schemas = schemas::Schemas::default();
+    let version = snapshot.minor();
+    let mut schemas = schemas::Schemas::of_v3(version);
     let paths = Value::Object(contents(snapshot, path, &mut schemas)?);
     let schemas = schemas.into_json();
     let schemas = if schemas == "{}" {
@@ -284,7 +282,7 @@ fn make(snapshot: &Snapshot, path: &str) -> Option<String> {
         ));
     }
     Some(format!(
-        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"{VERSION}\"}},\"paths\":{paths},\"components\":{{{schemas}\
+        "{{\"openapi\":\"3.0.0\",\"info\":{{\"title\":\"Kubernetes\",\"version\":\"{version}\"}},\"paths\":{paths},\"components\":{{{schemas}\
          \"securitySchemes\":{{\"BearerToken\":{{\"type\":\"apiKey\",\"description\":\"Bearer Token authentication\",\
          \"name\":\"authorization\",\"in\":\"header\"}}}}}}}}"
     ))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Entropy, ManagerBuilder};
+use kubewright_apiserver::Minor;
 pub use kubewright_controllers::{CertificateSource, Collected, RootCa, SecretToken, TokenSource};
 pub use kubewright_nodes::{Behaviours, Nodes, Processes, Stages};
 
@@ -46,6 +47,8 @@ pub const ROLE: &str = include_str!("../data/controllers-role.yaml");
 /// The settings of the built-in controllers.
 #[derive(Clone)]
 pub struct Settings {
+    /// The version of Kubernetes of the cluster. [`Cluster`](crate::Cluster) sets that which it serves.
+    pub minor: Minor,
     /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is
     /// asked for when a namespace is looked at. `None`: the ConfigMap is not made.
     pub root_ca: RootCa,
@@ -84,6 +87,7 @@ impl Default for Settings {
     fn default() -> Settings {
         let of_controllers = kubewright_controllers::Settings::default();
         Settings {
+            minor: Minor::default(),
             root_ca: of_controllers.root_ca,
             service_account_token: of_controllers.service_account_token,
             certificates: of_controllers.certificates,
@@ -117,6 +121,7 @@ impl fmt::Debug for Settings {
 impl Settings {
     fn of_controllers(&self) -> kubewright_controllers::Settings {
         kubewright_controllers::Settings {
+            minor: self.minor,
             root_ca: self.root_ca.clone(),
             service_account_token: self.service_account_token.clone(),
             certificates: self.certificates.clone(),
@@ -130,6 +135,7 @@ impl Settings {
 
     fn of_nodes(&self) -> kubewright_nodes::Settings {
         kubewright_nodes::Settings {
+            minor: self.minor,
             nodes: self.nodes.clone(),
             heartbeats: self.heartbeats,
             behaviours: self.behaviours.clone(),

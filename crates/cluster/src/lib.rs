@@ -66,11 +66,10 @@ pub use kubewright_apiserver::authorization::Mode as AuthorizationMode;
 /// Reads a duration in Go's form, as flags and files of Kubernetes have it; nanoseconds.
 pub use kubewright_apiserver::model::duration::parse as go_duration;
 pub use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
-pub use kubewright_apiserver::{ApiServer, Config, ServiceRange};
+pub use kubewright_apiserver::{ApiServer, Config, Minor, ServiceRange};
 pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use kubewright_controllers::metrics;
 pub use kubewright_nodes::{Behaviours, Images, Nodes, ProcessRuntime, Stages};
-pub use kubewright_objects::KUBERNETES_VERSION;
 pub use kubewright_server::{
     AuditFile, AuditStdout, DataDirError, Error as ServerError, Limits, Listening, Pki, Report, Rotation,
     WebhookCertificates, kubeconfig, panic_is_reported, repair, require_regular,

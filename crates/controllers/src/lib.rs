@@ -84,6 +84,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Error, ManagerBuilder, SystemClock};
+use kubewright_model::Minor;
 use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::usage::{Annotated, Meter};
 
@@ -141,6 +142,8 @@ pub type CertificateSource = Arc<dyn Fn(&SigningRequest, &[String], Duration) ->
 /// The settings of the controllers.
 #[derive(Clone)]
 pub struct Settings {
+    /// The version of Kubernetes of the cluster.
+    pub minor: Minor,
     /// The certificate of the cluster's authority (PEM), for the ConfigMap `kube-root-ca.crt` of every namespace. It is
     /// asked for when a namespace is looked at. `None`: the ConfigMap is not made.
     pub root_ca: RootCa,
@@ -165,6 +168,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            minor: Minor::default(),
             root_ca: Arc::new(|| None),
             service_account_token: Arc::new(|_| None),
             certificates: None,

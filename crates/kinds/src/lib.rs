@@ -11,6 +11,7 @@
 //! | change | in | checked by |
 //! |---|---|---|
 //! | serve another built-in kind | a row in `src/rows`, its file in `src/strategies` | columns in `testdata`, discovery in the testdata of `apiserver` |
+//! | a kind, or a rule, that only some versions of Kubernetes have | `since`, `until` and `changed` of its row | the same |
 //! | a default or a rule of a kind | `src/strategies` | the table in the same file |
 //! | a rule of a single field | `fields` of the kind's strategy: path, rule, the Kubernetes function | the same |
 //! | a column of `kubectl get` | `src/cells` | `testdata` |
@@ -22,16 +23,17 @@ mod cells;
 mod rows;
 mod strategies;
 
-use kubewright_model::BuiltIn;
+use kubewright_model::{BuiltIn, Minor};
 
-/// All built-in kinds. The rows are made once.
-pub fn built_in() -> BuiltIn {
+/// All built-in kinds of a version of Kubernetes. The rows are made once.
+pub fn built_in(minor: Minor) -> BuiltIn {
     BuiltIn {
-        rows: rows::rows(),
-        metrics: rows::metrics(),
-        token_request: rows::token_request(),
-        scale: rows::scale(),
-        custom_scale: rows::custom_scale(),
+        minor,
+        rows: rows::rows(minor),
+        metrics: rows::metrics(minor),
+        token_request: rows::token_request(minor),
+        scale: rows::scale(minor),
+        custom_scale: rows::custom_scale(minor),
         order_of_store: rows::order_of_store,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kubewright_schema::Minor;
 use kubewright_schema::protobuf::order::Order;
 
 use super::Resource;
@@ -9,6 +10,8 @@ use super::Resource;
 /// The kinds that a server serves beside those of definitions.
 #[derive(Debug)]
 pub struct BuiltIn {
+    /// The version of Kubernetes that has them so.
+    pub minor: Minor,
     /// The rows, in the order of discovery.
     pub rows: Vec<Arc<Resource>>,
     /// The rows of `metrics.k8s.io`, which only a server that measures serves.

@@ -49,6 +49,7 @@ pub use built_in::BuiltIn;
 pub use custom::{ConversionWebhook, Custom, Source, Versions};
 pub use ending::{Delete, Ending};
 pub use fields::{FieldRule, Must};
+pub use kubewright_schema::{Minor, PerMinor};
 pub use operation::Operation;
 pub use resource::*;
 pub use service_range::ServiceRange;

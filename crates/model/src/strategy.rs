@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kubewright_schema::Minor;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
@@ -134,6 +135,8 @@ pub enum NameRule {
 /// The pipeline drops or keeps `status` of every kind with `/status` (but a new Node's), sets the system fields of the
 /// metadata and the generation, and runs `default` before and after `prepare_…`.
 pub struct StrategyContext<'a> {
+    /// The version of Kubernetes that is served.
+    pub minor: Minor,
     /// Time and entropy.
     pub env: &'a dyn Env,
     /// The user who writes.

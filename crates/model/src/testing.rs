@@ -67,6 +67,7 @@ impl Scene {
     /// A write that is persisted, of an object that came with labels.
     pub fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
+            minor: Default::default(),
             env: &self.env,
             user: &self.user,
             dry_run: false,

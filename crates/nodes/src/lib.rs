@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::ManagerBuilder;
+use kubewright_model::Minor;
 
 pub use meter::meter;
 pub use node::{Behaviours, Nodes, Stages};
@@ -45,6 +46,8 @@ pub const NAMES: &[&str] = &["node", "service-proxy"];
 /// How the nodes are to be.
 #[derive(Clone)]
 pub struct Settings {
+    /// The version of Kubernetes of the cluster, which simulated nodes say, too.
+    pub minor: Minor,
     /// The simulated nodes that the cluster has from its start.
     pub nodes: Nodes,
     /// Whether simulated nodes renew their Leases every ten seconds, as kubelets do.
@@ -81,7 +84,7 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                     settings.stages.clone(),
                     processes.clone(),
                 ))
-                .add(node::keeper(nodes.clone(), settings.heartbeats))
+                .add(node::keeper(nodes.clone(), settings.minor, settings.heartbeats))
                 .add(node::evictor(meter(processes.clone())))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
                 .runnable("metrics", |client, _| node::register_metrics(client))

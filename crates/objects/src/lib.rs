@@ -34,6 +34,3 @@ pub mod usage;
 mod waiting;
 
 pub use waiting::Waiting;
-
-/// The version of Kubernetes whose API is served, as `/version` and the nodes say it.
-pub const KUBERNETES_VERSION: &str = "v1.36.3";

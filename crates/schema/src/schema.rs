@@ -13,6 +13,7 @@
 
 pub mod catalog;
 pub(crate) mod go;
+mod inner_defaults;
 mod parse;
 mod pattern;
 pub(crate) mod special;
@@ -23,6 +24,7 @@ use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, LazyLock, OnceLock};
 
+use kubewright_values::Minor;
 use serde_json::Value;
 
 use crate::budget;
@@ -287,6 +289,7 @@ impl RefUnwindSafe for Lazy {}
 /// A name in the catalog, the keywords of the place that refers to it, and the schema once it was looked up.
 struct Named {
     name: &'static str,
+    minor: Minor,
     overlay: Option<Box<Schema>>,
     resolved: OnceLock<Arc<Schema>>,
 }
@@ -328,9 +331,10 @@ impl SchemaRef {
     }
 
     /// A reference into the catalog with the words of the referring place on top.
-    pub(crate) fn named(name: &'static str, overlay: Option<Box<Schema>>) -> Self {
+    pub(crate) fn named(name: &'static str, minor: Minor, overlay: Option<Box<Schema>>) -> Self {
         Self(Target::Named(Arc::new(Named {
             name,
+            minor,
             overlay,
             resolved: OnceLock::new(),
         })))
@@ -362,7 +366,8 @@ impl SchemaRef {
 
 impl Named {
     fn resolve(&self) -> Arc<Schema> {
-        let target = catalog::schema(self.name).expect("the catalog is closed: its test follows every reference");
+        let target =
+            catalog::schema(self.name, self.minor).expect("the catalog is closed: its test follows every reference");
         let Some(overlay) = &self.overlay else { return target };
         let mut schema = Schema::clone(&target);
         schema.overlay(overlay);

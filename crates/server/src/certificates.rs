@@ -424,7 +424,7 @@ mod tests {
     fn the_authority_is_one_whole_or_refused() {
         let read = |folder: &Path, name: &str| fs::read(folder.join(name)).unwrap();
         let start = |path: &Path| {
-            let opened = crate::durable::open(path, true).unwrap();
+            let opened = crate::durable::open(path, true, Default::default()).unwrap();
             opened.journal.close();
             let authority = Authority::kept(&opened.folder);
             authority

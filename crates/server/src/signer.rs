@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_data_folder_keeps_the_key() {
         let folder = tempfile::tempdir().unwrap();
-        let opened = crate::durable::open(folder.path(), true).unwrap();
+        let opened = crate::durable::open(folder.path(), true, Default::default()).unwrap();
         let first = ServiceAccountKey::kept(&opened.folder).unwrap();
         let again = ServiceAccountKey::kept(&opened.folder).unwrap();
         assert_eq!(first.jwk(), again.jwk());

@@ -56,7 +56,8 @@ impl TestCluster {
         TestCluster::start_with(Cluster::builder()).await
     }
 
-    /// A cluster as `builder` says: without controllers, as envtest is, or with an observer.
+    /// A cluster as `builder` says: without controllers, as envtest is, of another version of Kubernetes
+    /// ([`ClusterBuilder::kubernetes_version`]), or with an observer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> kubewright_testing::Result<()> {

@@ -57,7 +57,7 @@ pub use dying::{DyingOperator, dies_after};
 pub use error::{Error, Result};
 pub use explore::Explore;
 pub use intercept::{Answer, Call, Interceptor, refusal};
-pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Nodes, ProcessRuntime, Stages};
+pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Minor, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;
 pub use running::RunningOperator;
 

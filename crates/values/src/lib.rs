@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | what one request may cost | `Limits::REQUEST` in `src/budget.rs`; where it is counted: grep for `budget::` | the hostile inputs of `schema` and `apiserver` |
 //! | which names and labels are valid | `src/names.rs` | the table there |
+//! | which versions of Kubernetes can be served | `src/minor.rs` | the table there |
 //! | the message about a field | `src/error.rs` | the table there |
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))] // of times: clippy.toml lists what else is added
@@ -25,9 +26,11 @@ pub mod error;
 pub mod formats;
 pub mod go;
 mod list_type;
+mod minor;
 pub mod names;
 pub mod path;
 pub mod quantity;
 pub mod zones;
 
 pub use list_type::ListType;
+pub use minor::{Minor, PerMinor, UnknownMinor};

@@ -80,10 +80,11 @@ fn names_below<'a>(property: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 fn catalog() -> Catalog {
-    let path = root().join("crates/schema/data/kubernetes-1.36.jsonl");
+    let path = root().join("crates/schema/data/kubernetes.jsonl");
     let text = fs::read_to_string(path).expect("the definitions are committed");
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
-    let definitions: BTreeMap<&str, Value> = lines
+    // A name stands once for each different text of its definition.
+    let definitions: Vec<(&str, Value)> = lines
         .map(|(name, json)| (name, serde_json::from_str(json).expect("a definition is JSON")))
         .collect();
     let mut catalog = Catalog {
@@ -92,13 +93,13 @@ fn catalog() -> Catalog {
         maps: BTreeSet::new(),
     };
     let properties = |definition: &Value| definition["properties"].as_object().cloned().unwrap_or_default();
-    for (name, property) in definitions.values().flat_map(properties) {
+    for (name, property) in definitions.iter().flat_map(|(_, definition)| properties(definition)) {
         let mut types = Vec::new();
         names_below(&property, &mut types);
-        let fields = types
+        let fields = definitions
             .iter()
-            .filter_map(|name| definitions.get(name))
-            .flat_map(properties);
+            .filter(|(name, _)| types.contains(name))
+            .flat_map(|(_, definition)| properties(definition));
         let below = catalog.below.entry(name.clone()).or_default();
         below.extend(fields.map(|(name, _)| name));
         if property["additionalProperties"].is_object() {

@@ -1,11 +1,12 @@
 //! Rules of the repository that no compiler checks: arrows between crates, sources and paths (`tidy`), what may enter
-//! the lock file (`dependencies`), what can be published (`publish`), names of fields (`fields`), and the book (`book`).
+//! the lock file (`dependencies`), what can be published (`publish`), names of fields (`fields`), versions of Kubernetes (`versions`), and the book (`book`).
 
 mod book;
 mod dependencies;
 mod fields;
 mod publish;
 mod tidy;
+mod versions;
 mod words;
 
 use std::fs;

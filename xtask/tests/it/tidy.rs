@@ -670,8 +670,9 @@ fn generated_data_is_what_the_generator_wrote() {
             let (name, json) = line
                 .split_once('\t')
                 .unwrap_or_else(|| panic!("{}:{}: not NAME, tab, JSON", path.display(), number + 1));
+            // A definition that differs between versions stands once for each.
             assert!(
-                name > previous.as_str(),
+                name >= previous.as_str(),
                 "{}:{}: not sorted",
                 path.display(),
                 number + 1

@@ -35,6 +35,7 @@ class Cluster:
     `program`: the kubewright to run; else what the environment variable KUBEWRIGHT names, else the one that was
         installed with this package, else `kubewright` on the PATH.
     `controllers`: the built-in controllers to run: "all", "none" (an API server alone), or names with commas.
+    `kubernetes_version`: the version of Kubernetes to serve, such as "1.37"; else the program's default.
     `crds`: CustomResourceDefinitions, each a file, a folder of files, or a dictionary; they are Established when the
         cluster is started.
     `objects`: other objects to apply after them, as dictionaries.
@@ -50,6 +51,7 @@ class Cluster:
         *,
         program: str | os.PathLike[str] | None = None,
         controllers: str = "all",
+        kubernetes_version: str | None = None,
         crds: Iterable[str | os.PathLike[str] | Mapping[str, Any]] = (),
         objects: Iterable[Mapping[str, Any]] = (),
         data_dir: str | os.PathLike[str] | None = None,
@@ -64,6 +66,8 @@ class Cluster:
         self._crds = list(crds)
         self._objects = list(objects)
         self._arguments = ["cluster", "--output", "json", "--controllers", controllers]
+        if kubernetes_version is not None:
+            self._arguments += ["--kubernetes-version", kubernetes_version]
         if data_dir is not None:
             self._arguments += ["--data-dir", os.fspath(data_dir)]
         self._arguments += args

@@ -1,11 +1,12 @@
 //! The users who may approve a CertificateSigningRequest or sign it (the plugins `CertificateApproval` and
-//! `CertificateSigning`), and the subjects for which certificates may be requested (`CertificateSubjectRestriction`).
+//! `CertificateSigning`), or attest a ClusterTrustBundle (`ClusterTrustBundleAttest`), and the subjects for which
+//! certificates may be requested (`CertificateSubjectRestriction`).
 //!
 //! Rights on the request are not enough: its signer must allow it, `approve` or `sign` on `signers` by the signer's
 //! name or by `domain/*`. No user gets a client certificate of `system:masters`, because no rule could revoke its
 //! rights.
 
-use kubewright_schema::error::quote;
+use kubewright_schema::error::{FieldError, quote};
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
@@ -36,6 +37,59 @@ impl Signers {
             _ => return Ok(()),
         };
         let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
+        if Self::is_allowed(session, attributes, verb, signer) {
+            return Ok(());
+        }
+        let why = format!(
+            "user not permitted to {verb} requests with signerName {}",
+            quote(signer)
+        );
+        Err(Status::forbidden(resource, &attributes.name, &why))
+    }
+
+    /// The same for a request of a pod, whose whole status is the signer's (`StatusStrategy.ValidateUpdate` of
+    /// PodCertificateRequest).
+    fn check_pod_request(
+        session: &Session<'_>,
+        attributes: &Attributes,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let Some(old) = old.filter(|old| old.get("status") != new.get("status")) else {
+            return Ok(());
+        };
+        let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
+        if attributes.subresource != "status" || Self::is_allowed(session, attributes, "sign", signer) {
+            return Ok(());
+        }
+        let (resource, user) = (&attributes.resource, quote(&attributes.user.name));
+        let why = format!("User {user} is not permitted to \"sign\" for signer {}", quote(signer));
+        let error = FieldError::forbidden("spec.signerName", why);
+        Err(Status::invalid(
+            &resource.group,
+            &resource.kind,
+            &attributes.name,
+            &[error],
+        ))
+    }
+
+    fn check_bundle(
+        session: &Session<'_>,
+        attributes: &Attributes,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let signer = get(new, &["spec", "signerName"]).as_str().unwrap_or("");
+        let changes = old.is_none_or(|old| !differs_for_the_collector_alone(new, old));
+        if signer.is_empty() || !changes || Self::is_allowed(session, attributes, "attest", signer) {
+            return Ok(());
+        }
+        let why = format!("user not permitted to attest for signerName {}", quote(signer));
+        Err(Status::forbidden(&attributes.resource, &attributes.name, &why))
+    }
+
+    /// Whether a user may do this with what a signer signs, or with those of its whole domain.
+    fn is_allowed(session: &Session<'_>, attributes: &Attributes, verb: &str, signer: &str) -> bool {
         let any = signer.split('/').next().unwrap_or("");
         let may = |signer: &str| {
             let question = authorization::Attributes {
@@ -48,14 +102,7 @@ impl Signers {
             };
             session.decide(&attributes.user, &question).is_allowed()
         };
-        if may(signer) || may(&format!("{any}/*")) {
-            return Ok(());
-        }
-        let why = format!(
-            "user not permitted to {verb} requests with signerName {}",
-            quote(signer)
-        );
-        Err(Status::forbidden(resource, &attributes.name, &why))
+        may(signer) || may(&format!("{any}/*"))
     }
 
     fn check_subject(attributes: &Attributes, new: &Value) -> Result<(), Status> {
@@ -83,6 +130,20 @@ impl Signers {
     }
 }
 
+/// Whether nothing but finalizers and owners changes, as the garbage collector does it (`IsOnlyMutatingGCFields`).
+fn differs_for_the_collector_alone(new: &Value, old: &Value) -> bool {
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            for field in ["finalizers", "ownerReferences", "managedFields"] {
+                metadata.remove(field);
+            }
+        }
+        object
+    };
+    rest(new) == rest(old)
+}
+
 impl Admission for Signers {
     fn validate<'a>(
         &'a self,
@@ -92,12 +153,17 @@ impl Admission for Signers {
         old: Option<&'a Value>,
     ) -> Admitted<'a> {
         let resource = &attributes.resource;
-        if resource.group != GROUP || resource.plural != "certificatesigningrequests" {
+        if resource.group != GROUP {
             return Admitted::YES;
         }
-        Admitted::later(session.settled(move || {
-            Self::check_subject(attributes, object)?;
-            Self::check(session, attributes, object, old)
+        Admitted::later(session.settled(move || match &*resource.plural {
+            "certificatesigningrequests" => {
+                Self::check_subject(attributes, object)?;
+                Self::check(session, attributes, object, old)
+            }
+            "podcertificaterequests" => Self::check_pod_request(session, attributes, object, old),
+            "clustertrustbundles" => Self::check_bundle(session, attributes, object, old),
+            _ => Ok(()),
         }))
     }
 }

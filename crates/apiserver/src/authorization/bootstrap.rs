@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{GROUP, Rule, covers};
-use crate::model::object;
+use crate::model::{Minor, object};
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
@@ -16,16 +16,44 @@ pub(crate) fn plural(kind: &str) -> String {
     format!("{}s", kind.to_lowercase())
 }
 
-/// All of them, with `apiVersion` and `kind`; roles before the bindings that refer to them.
-pub fn objects() -> Vec<Value> {
+/// All of them, with `apiVersion` and `kind`; roles before the bindings that refer to them. An object with `since` is
+/// there from that version on, in the place of the one of the same name.
+pub fn objects(minor: Minor) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    for (since, object) in committed() {
+        match since {
+            Some(since) if since > minor => continue,
+            Some(_) => all.retain(|one| one["kind"] != object["kind"] || object::name(one) != object::name(&object)),
+            None => {}
+        }
+        all.push(object);
+    }
+    all.sort_by_key(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+    all.into_iter().map(complete).collect()
+}
+
+/// The kinds and names of those that a version has otherwise than the oldest one.
+pub(crate) fn changed(minor: Minor) -> Vec<(String, String)> {
+    let changed = committed().filter(|(since, _)| since.is_some_and(|since| since <= minor));
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    changed
+        .map(|(_, object)| (text(&object["kind"]), object::name(&object).to_owned()))
+        .collect()
+}
+
+/// The committed objects, each with the version that it begins with.
+fn committed() -> impl Iterator<Item = (Option<Minor>, Value)> {
     let objects: Vec<Value> = serde_json::from_str(include_str!("../../data/rbac.json"))
         .expect("the committed policy is well formed: a test reads it");
-    objects.into_iter().map(complete).collect()
+    objects.into_iter().map(|mut object| {
+        let since = object.as_object_mut().and_then(|object| object.remove("since"));
+        (since.and_then(|since| since.as_str()?.parse().ok()), object)
+    })
 }
 
 /// The rules of one of the ClusterRoles; none when there is no such role.
-pub(crate) fn cluster_role_rules(name: &str) -> Vec<Rule> {
-    let mut objects = objects().into_iter();
+pub(crate) fn cluster_role_rules(minor: Minor, name: &str) -> Vec<Rule> {
+    let mut objects = objects(minor).into_iter();
     let role = objects.find(|object| object["kind"] == "ClusterRole" && object::name(object) == name);
     role.map(|role| Rule::all_of(&role)).unwrap_or_default()
 }
@@ -168,16 +196,19 @@ mod tests {
 
     #[test]
     fn the_policy_is_whole() {
-        let objects = objects();
-        assert_eq!(objects.len(), 133);
-        let role = |binding: &Value| {
-            let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
-            objects
-                .iter()
-                .any(|role| role["kind"] == *kind && role["metadata"]["name"] == *name)
-        };
-        for object in &objects {
-            assert!(object["roleRef"].is_null() || role(object), "{object}");
+        for (minor, count) in [(Minor::V36, 133), (Minor::V37, 141)] {
+            let objects = objects(minor);
+            assert_eq!(objects.len(), count);
+            let role = |binding: &Value| {
+                let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+                objects
+                    .iter()
+                    .any(|role| role["kind"] == *kind && role["metadata"]["name"] == *name)
+            };
+            for object in &objects {
+                assert!(object["roleRef"].is_null() || role(object), "{object}");
+                assert!(object["since"].is_null(), "{object}");
+            }
         }
     }
 }

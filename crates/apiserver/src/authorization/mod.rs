@@ -53,6 +53,7 @@ pub(crate) use refusal::refused;
 pub use rule::{Rule, covers};
 
 use crate::env::{BoxFuture, Env};
+use crate::model::Minor;
 use crate::model::user::{SYSTEM_MASTERS, UserInfo};
 use crate::storage::Storage;
 
@@ -376,12 +377,13 @@ pub(crate) fn by_modes(
     policy: &Arc<Policy>,
     storage: &Arc<dyn Storage>,
     env: &Arc<dyn Env>,
+    minor: Minor,
 ) -> Arc<dyn Authorizer> {
     let masters: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups::masters());
     let others = modes.iter().map(|mode| -> Arc<dyn Authorizer> {
         match mode {
             Mode::Rbac => Arc::new(Rbac::new(policy.clone())),
-            Mode::Node => Arc::new(Nodes::new(storage.clone())),
+            Mode::Node => Arc::new(Nodes::new(storage.clone(), minor)),
             Mode::Webhook(webhook) => Arc::new(webhook::Remote::new(webhook.clone(), env.clone())),
             Mode::AlwaysAllow => Arc::new(Always(true)),
             Mode::AlwaysDeny => Arc::new(Always(false)),

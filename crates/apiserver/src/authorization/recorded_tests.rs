@@ -143,7 +143,7 @@ fn nodes_may_what_kube_apiserver_lets_them() {
 #[test]
 fn the_policy_is_what_a_create_makes_of_it() {
     let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
-    for object in super::bootstrap::objects() {
+    for object in super::bootstrap::objects(Default::default()) {
         let plural = super::bootstrap::plural(object["kind"].as_str().expect("a kind"));
         let collection = match object["metadata"]["namespace"].as_str() {
             None => format!("/apis/rbac.authorization.k8s.io/v1/{plural}"),

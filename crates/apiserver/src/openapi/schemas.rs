@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::META;
 use super::v2::definitions;
-use crate::model::{Custom, Resource, Verbs};
+use crate::model::{Custom, Minor, Resource, Verbs};
 
 /// Where the schemas of a document are; the path of version 2 is put in when a schema is converted.
 pub(super) const PREFIX: &str = "#/components/schemas/";
@@ -39,6 +39,7 @@ pub(super) enum Dialect {
 /// The schemas of one document: texts of the catalog and those of custom kinds.
 #[derive(Default)]
 pub(super) struct Schemas {
+    minor: Minor,
     dialect: Dialect,
     referred: BTreeSet<String>,
     /// Texts, which are a tenth of the size of the values.
@@ -48,9 +49,18 @@ pub(super) struct Schemas {
 }
 
 impl Schemas {
-    /// Schemas for a document of version 2, which has those of all groups.
-    pub(super) fn of_v2() -> Self {
+    /// Schemas for a document of version 3.
+    pub(super) fn of_v3(minor: Minor) -> Self {
         Self {
+            minor,
+            ..Self::default()
+        }
+    }
+
+    /// Schemas for a document of version 2, which has those of all groups.
+    pub(super) fn of_v2(minor: Minor) -> Self {
+        Self {
+            minor,
             dialect: Dialect::V2,
             ..Self::default()
         }
@@ -163,10 +173,10 @@ impl Schemas {
                 continue;
             }
             let everywhere = self.dialect == Dialect::V3 && EVERYWHERE.contains(&name.as_str());
-            let text = match (self.own.remove(&name), catalog::raw(&name)) {
+            let text = match (self.own.remove(&name), catalog::of(self.minor).raw(&name)) {
                 (Some(own), _) => Cow::Owned(own),
-                (None, Some(raw)) if everywhere => self.own_kinds(raw).map_or(Cow::Borrowed(raw), Cow::Owned),
-                (None, Some(raw)) => Cow::Borrowed(raw),
+                (None, Some(raw)) if everywhere => self.own_kinds(&raw).map_or(raw, Cow::Owned),
+                (None, Some(raw)) => raw,
                 // No schema refers to a missing one (a test follows every reference); the document must be closed all
                 // the same.
                 (None, None) => Cow::Owned(json!({"type": "object"}).to_string()),
@@ -203,7 +213,7 @@ fn gvk(row: &Resource, kind: &str) -> Value {
 
 fn meta_field(name: &str) -> Value {
     // The descriptions that every kind has for these two fields; a kind that every list has serves as the source.
-    let source = catalog::raw(&format!("{META}.Status")).and_then(|raw| serde_json::from_str::<Value>(raw).ok());
+    let source = catalog::raw(&format!("{META}.Status")).and_then(|raw| serde_json::from_str::<Value>(&raw).ok());
     source
         .and_then(|status| status.pointer(&format!("/properties/{name}")).cloned())
         .unwrap_or_else(|| json!({"type": "string"}))

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 
 use super::gnostic::Content;
 use super::schemas::Schemas;
-use super::{VERSION, contents, document_paths, gnostic};
+use super::{contents, document_paths, gnostic};
+use crate::model::Minor;
 use crate::registry::{Snapshot, hash};
 use crate::wire::negotiate;
 
@@ -91,7 +92,7 @@ pub fn etag(snapshot: &Snapshot) -> String {
 /// use kubewright_apiserver::openapi::v2::{Form, document};
 /// use kubewright_apiserver::registry::{Kinds, Registry};
 ///
-/// let kinds = Kinds::new(kubewright_kinds::built_in());
+/// let kinds = Kinds::new(kubewright_kinds::built_in(Default::default()));
 /// let text = document(&Registry::of(kinds).snapshot(), Form::Json);
 /// let document: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
 /// assert_eq!(document["swagger"], "2.0");
@@ -109,6 +110,7 @@ pub fn document(snapshot: &Snapshot, form: Form) -> Bytes {
 type Written = BTreeMap<String, Vec<u8>>;
 
 struct Parts {
+    minor: Minor,
     paths: Written,
     definitions: Written,
     parameters: Written,
@@ -117,7 +119,7 @@ struct Parts {
 impl Parts {
     fn of(snapshot: &Snapshot, form: Form) -> Self {
         let mut shared = operations::Shared::default();
-        let mut schemas = Schemas::of_v2();
+        let mut schemas = Schemas::of_v2(snapshot.minor());
         let mut paths = Written::new();
         for document in document_paths(snapshot) {
             for (path, mut item) in contents(snapshot, &document, &mut schemas).into_iter().flatten() {
@@ -138,6 +140,7 @@ impl Parts {
         let parameters = shared.into_parameters();
         let parameters = parameters.map(|(name, parameter)| (name, form.write(&parameter, &messages::PARAMETER)));
         Self {
+            minor: snapshot.minor(),
             parameters: parameters.collect(),
             paths,
             definitions,
@@ -156,7 +159,7 @@ impl Parts {
 
     fn into_json(self) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.size());
-        text.extend_from_slice(format!("{{\"swagger\":\"2.0\",\"info\":{}", info()).as_bytes());
+        text.extend_from_slice(format!("{{\"swagger\":\"2.0\",\"info\":{}", info(self.minor)).as_bytes());
         let sections = [
             ("paths", self.paths),
             ("definitions", self.definitions),
@@ -186,7 +189,7 @@ impl Parts {
     fn into_protobuf(self) -> Vec<u8> {
         let mut message = Vec::with_capacity(self.size());
         message.extend(gnostic::write(
-            &json!({"swagger": "2.0", "info": info()}),
+            &json!({"swagger": "2.0", "info": info(self.minor)}),
             &messages::DOCUMENT,
         ));
         gnostic::section(messages::PATHS, self.paths, &mut message);
@@ -198,8 +201,8 @@ impl Parts {
     }
 }
 
-fn info() -> Value {
-    json!({"title": "Kubernetes", "version": VERSION})
+fn info(minor: Minor) -> Value {
+    json!({"title": "Kubernetes", "version": minor.to_string()})
 }
 
 fn security_definitions() -> Value {

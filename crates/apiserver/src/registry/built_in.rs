@@ -7,7 +7,7 @@ use kubewright_schema::protobuf::order::Order;
 
 use super::GroupRows;
 use super::documents::openapi::Document;
-use crate::model::BuiltIn;
+use crate::model::{BuiltIn, Minor};
 
 /// The built-in kinds. Servers that have the same value share the documents about them.
 #[derive(Debug)]
@@ -39,6 +39,11 @@ impl Kinds {
         })
     }
 
+    /// The version of Kubernetes that has them so.
+    pub fn minor(&self) -> Minor {
+        self.built_in.minor
+    }
+
     /// The order in which the objects of a store are written: that of the kind as which they are stored.
     pub(crate) fn order_of_store(&self) -> fn(store: &str) -> Order {
         self.built_in.order_of_store
@@ -48,7 +53,7 @@ impl Kinds {
     #[cfg(test)]
     pub(crate) fn of_tests() -> Arc<Kinds> {
         static ALL: std::sync::LazyLock<Arc<Kinds>> =
-            std::sync::LazyLock::new(|| Kinds::new(kubewright_kinds::built_in()));
+            std::sync::LazyLock::new(|| Kinds::new(kubewright_kinds::built_in(Minor::default())));
         ALL.clone()
     }
 }

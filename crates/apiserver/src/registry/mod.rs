@@ -215,6 +215,11 @@ impl Snapshot {
         self.kinds.built_in.rows.iter().any(|row| *row.store == *store)
     }
 
+    /// The version of Kubernetes whose kinds these are.
+    pub(crate) fn minor(&self) -> Minor {
+        self.kinds.minor()
+    }
+
     /// The row of the Scale that `/scale` of built-in kinds shows, and that all kinds are read by.
     pub(crate) fn scale(&self) -> &Arc<Resource> {
         &self.kinds.built_in.scale

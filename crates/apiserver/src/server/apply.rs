@@ -22,7 +22,7 @@ use super::write::{Part, Present, Writer, reached};
 use super::{Call, decode, negotiate};
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
-use crate::model::{Custom, Resource, StatusMetadata};
+use crate::model::{Custom, Minor, Resource, StatusMetadata};
 
 /// The error of a custom kind that is to be converted to a Scale.
 pub(crate) const CANNOT_CONVERT: &str = "request to convert CR to an invalid group/version: ";
@@ -36,6 +36,8 @@ pub(crate) fn is_apply(headers: &HeaderMap) -> bool {
 pub(crate) struct Configuration {
     pub(crate) value: Value,
     duplicates: Vec<String>,
+    /// What errors call it.
+    what: &'static str,
 }
 
 /// How an apply looks in the other versions of its kind.
@@ -118,19 +120,20 @@ fn drop_defaulted(value: &mut Value, schema: &SchemaRef) {
 
 impl Configuration {
     /// Reads a body: YAML, of which JSON is a part.
-    pub(crate) fn read(body: &[u8]) -> Result<Configuration, Status> {
+    pub(crate) fn read(body: &[u8], minor: Minor) -> Result<Configuration, Status> {
+        let what = if minor >= Minor::V37 { "patch" } else { "YAML" };
         // YAML has escapes of its own.
         let escaped = body.contains(&b'\\') && body.windows(2).any(|pair| pair == b"\\u");
         let decoded = match schema_decode::json(body) {
             Ok(decoded) if decoded.duplicates.is_empty() && !escaped => decoded,
             _ => schema_decode::yaml(body).map_err(|error| {
-                Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+                Status::bad_request(format!("error decoding {what}: error converting YAML to JSON: {error}"))
             })?,
         };
         if !matches!(decoded.value, Value::Object(_) | Value::Null) {
             let why = TypeMismatch::new(&decoded.value, "map[string]interface {}");
             return Err(Status::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}"
+                "error decoding {what}: error unmarshaling JSON: while decoding JSON: {why}"
             )));
         }
         let value = if decoded.value.is_null() {
@@ -141,6 +144,7 @@ impl Configuration {
         Ok(Configuration {
             value,
             duplicates: decoded.duplicates,
+            what,
         })
     }
 
@@ -193,7 +197,8 @@ impl Configuration {
     fn check_duplicates(&self, how: FieldValidation, warnings: &mut Vec<String>) -> Result<(), Status> {
         match how {
             FieldValidation::Strict if !self.duplicates.is_empty() => Err(Status::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                "error strict decoding {}: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                self.what,
                 self.duplicates.join("\n  ")
             ))),
             FieldValidation::Warn => {
@@ -434,7 +439,7 @@ impl Call<'_> {
     /// Applies a configuration to an object or to its status.
     pub(crate) async fn apply_part(&mut self, part: Part) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
-        let configuration = Configuration::read(self.body)?;
+        let configuration = Configuration::read(self.body, self.server.config.minor)?;
         self.enter_patch(&configuration.value);
         let resource = self.resource.clone();
         let rows = self.server.registry.snapshot();
@@ -477,7 +482,9 @@ impl Call<'_> {
         }
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         loop {
-            let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
+            let configuration = sent
+                .take()
+                .map_or_else(|| Configuration::read(self.body, self.server.config.minor), Ok)?;
             let (seen, present) = self.seen(&context.with(&configuration)).await?;
             writer.present = present;
             sent = Some(configuration);
@@ -485,7 +492,9 @@ impl Call<'_> {
             let written = writer
                 .update(&namespace, &name, part, |old, warnings| {
                     stale = seen.is_stale(old);
-                    let configuration = sent.take().map_or_else(|| Configuration::read(self.body), Ok)?;
+                    let configuration = sent
+                        .take()
+                        .map_or_else(|| Configuration::read(self.body, self.server.config.minor), Ok)?;
                     let mut new = context.with(&configuration).run(old, &seen, warnings)?;
                     self.fit_namespace(&mut new)?;
                     self.fit_name(&new)?;

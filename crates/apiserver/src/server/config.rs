@@ -12,13 +12,13 @@ use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::Kinds;
 use crate::storage::{Bounds, MemoryStorage, Storage};
-use crate::{Env, ServiceRange};
+use crate::{Env, Minor, ServiceRange};
 
 /// The settings of a server. `Config::default()` is right for a test cluster.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `gitVersion` that `/version` answers with.
-    pub version: String,
+    /// The version of Kubernetes whose API is served; that of the kinds. Default [`Minor::default`].
+    pub minor: Minor,
     /// How many changes of one kind are kept for watches that start in the past and for reads of older versions; older
     /// ones answer 410. Default: any number.
     pub history: usize,
@@ -78,7 +78,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            version: "v1.36.3".to_owned(),
+            minor: Minor::default(),
             history: usize::MAX,
             history_bytes: Bounds::default().history_bytes,
             watch_buffer: 4096,
@@ -156,6 +156,7 @@ pub struct Parts {
 impl Parts {
     /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log, no metrics.
     pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> Parts {
+        debug_assert_eq!(config.minor, kinds.minor(), "a server has the kinds of its version");
         Parts {
             storage: Arc::new(MemoryStorage::bounded(config.bounds(&kinds))),
             authorizer: None,

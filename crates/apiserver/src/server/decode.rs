@@ -312,7 +312,7 @@ fn why_wrong(object: &Value, api_version: &str, kind: &str, resource: &Resource,
     }
     // No path leads to a kind such as Status or List, which is known all the same.
     let is_known = other.is_some()
-        || catalog::name_for_kind(group, version, kind).is_some()
+        || catalog::of(kinds.minor()).name_for_kind(group, version, kind).is_some()
         || (kind == "List" && api_version == "v1");
     let was_served = !is_known && unserved::knows(api_version, kind);
     if !is_known && !was_served {
@@ -355,7 +355,7 @@ pub(crate) fn check_taken_kind(
     }
     let (group, version) = split_version(api_version);
     let served = kinds.by_kind(group, version, kind).is_some()
-        || catalog::name_for_kind(group, version, kind).is_some()
+        || catalog::of(kinds.minor()).name_for_kind(group, version, kind).is_some()
         || unserved::knows(api_version, kind);
     let why = if served {
         unknown_conversion(version, kind, internal, expected)
@@ -535,6 +535,10 @@ pub(crate) fn object(
     let mut findings =
         fit(&mut object, resource, decoded.duplicates, json).map_err(|error| refuse(&error.to_string()))?;
     findings.yaml_duplicates = yaml_duplicates;
+    if format == Input::Protobuf {
+        // A field of a later version of Kubernetes is one that no one sees: messages have no names.
+        findings.texts.clear();
+    }
     findings.apply(how, warnings).map_err(|why| refuse(&why))?;
     crate::model::object::metadata_mut(&mut object);
     Ok(object)

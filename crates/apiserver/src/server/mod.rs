@@ -206,8 +206,8 @@ impl ApiServer {
         } = parts;
         let is_fork = derived.is_some();
         let policy = Arc::new(Policy::new(storage.clone()));
-        let authorizer =
-            authorizer.unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage, &env));
+        let authorizer = authorizer
+            .unwrap_or_else(|| authorization::by_modes(&config.authorization, &policy, &storage, &env, config.minor));
         let authenticator = config.authenticator(signer, storage.clone(), env.clone());
         let admission = Standard {
             storage: &storage,

@@ -18,6 +18,7 @@ use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
 use super::write::Part;
 use super::{Call, decode, managed, negotiate};
+use crate::model::Minor;
 use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
@@ -129,6 +130,8 @@ impl Call<'_> {
     pub(crate) fn read_patch(&self, kind: PatchType, how: FieldValidation) -> Result<Patch, Status> {
         let careless = how == FieldValidation::Ignore;
         let decoded = schema_decode::json(self.body).map_err(|error| match kind {
+            // It is looked at before it is decoded, because it is entered in the audit log (`validateAndTranscodePatch`).
+            _ if self.server.config.minor >= Minor::V37 => Status::bad_request("invalid JSON patch"),
             PatchType::Merge if careless => Status::bad_request(BAD_MERGE_PATCH),
             _ => undecoded(kind, careless, &error.to_string()),
         })?;

@@ -175,12 +175,8 @@ impl Inner {
     }
 
     fn version(&self) -> [(&'static str, Value); 13] {
-        let text = self.config.version.trim_start_matches('v');
-        let mut numbers = text.split('.');
-        let (major, minor) = (numbers.next().unwrap_or("0"), numbers.next().unwrap_or("0"));
-        let minimum = minor
-            .parse::<u32>()
-            .map_or_else(|_| minor.to_owned(), |minor| minor.saturating_sub(1).to_string());
+        let number = self.config.minor.number();
+        let (major, minor, minimum) = ("1", number.to_string(), number.saturating_sub(1).to_string());
         [
             ("major", json!(major)),
             ("minor", json!(minor)),
@@ -188,7 +184,7 @@ impl Inner {
             ("emulationMinor", json!(minor)),
             ("minCompatibilityMajor", json!(major)),
             ("minCompatibilityMinor", json!(minimum)),
-            ("gitVersion", json!(self.config.version)),
+            ("gitVersion", json!(self.config.minor.version())),
             ("gitCommit", json!("")),
             ("gitTreeState", json!("clean")),
             ("buildDate", json!("1970-01-01T00:00:00Z")),

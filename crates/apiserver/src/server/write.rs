@@ -10,6 +10,7 @@ mod restrict;
 mod stages;
 mod store;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright_schema::budget;
@@ -31,7 +32,7 @@ use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
-use crate::model::{Portion, Resource, StrategyContext, Unallocated};
+use crate::model::{Minor, Portion, Resource, StrategyContext, Unallocated};
 use crate::storage::StoredObject;
 
 pub(super) use restrict::reached;
@@ -189,6 +190,7 @@ impl<'a> Writer<'a> {
 
     pub(crate) fn context(&self) -> StrategyContext<'_> {
         StrategyContext {
+            minor: self.server.config.minor,
             env: self.server.env.as_ref(),
             user: self.user,
             dry_run: self.dry_run,
@@ -228,6 +230,13 @@ impl<'a> Writer<'a> {
         let fits = self.resource.strategy.fits_this_machine;
         let fits = fits.filter(|_| self.server.config.loopback_endpoints);
         errors.retain(|error| fits.is_none_or(|detail| error.detail != detail));
+        // From 1.37 on an error that two rules find is told once, where rules may be declared with a type: not by the
+        // servers of definitions and of APIServices.
+        let has_own_server = self.resource.storage_prefix().contains('/');
+        if self.server.config.minor >= Minor::V37 && !has_own_server {
+            let mut told = BTreeSet::new();
+            errors.retain(|error| told.insert(error.to_string()));
+        }
         if errors.is_empty() {
             Ok(())
         } else {

@@ -174,7 +174,7 @@ impl<'a> Input<'a> {
 #[test]
 fn every_request_is_answered() {
     // A request that panics leaves nothing half done that the next one could see: the test is over then.
-    let kinds = Kinds::new(kubewright_kinds::built_in());
+    let kinds = Kinds::new(kubewright_kinds::built_in(Default::default()));
     let server = AssertUnwindSafe(ApiServer::new(
         kinds,
         Arc::new(Still(AtomicU64::new(1))),

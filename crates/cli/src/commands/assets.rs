@@ -9,6 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use kubewright_cluster::Minor;
 use serde_json::json;
 
 use crate::output::{Failure, Format, shell_word};
@@ -23,6 +24,11 @@ pub(crate) struct Arguments {
     /// The folder [default: kubewright/assets in the folder for caches]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+
+    /// Version of Kubernetes to serve, 1.36 or 1.37: the programs are then in the folder k8s/VERSION-OS-ARCHITECTURE
+    /// below, as `setup-envtest` lays it out
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: Option<Minor>,
 
     /// The kubectl to link [default: the one on the PATH]
     #[arg(long, value_name = "PATH")]
@@ -48,6 +54,10 @@ impl Arguments {
                 .because("neither XDG_CACHE_HOME nor HOME is set")
                 .fix("name a folder with --dir")
         })?;
+        let folder = match self.kubernetes_version {
+            Some(minor) => folder.join("k8s").join(of_version(minor)),
+            None => folder,
+        };
         // Before anything is made: a link that cannot be is no reason for half a folder.
         let named = self.kubectl.map(named_kubectl).transpose()?;
         let made = || -> io::Result<PathBuf> {
@@ -91,6 +101,15 @@ impl Print {
         };
         output.say(&text, &json!({"event": "assets", "path": shown, "kubectl": kubectl}));
     }
+}
+
+/// The name of a version's folder: `1.37.2-linux-amd64`, in Go's words.
+fn of_version(minor: Minor) -> String {
+    let system = std::env::consts::OS.replace("macos", "darwin");
+    let machine = std::env::consts::ARCH
+        .replace("x86_64", "amd64")
+        .replace("aarch64", "arm64");
+    format!("{}-{system}-{machine}", minor.version().trim_start_matches('v'))
 }
 
 /// Where caches are kept.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
-    AuditLog, Cluster, Config, Controllers, DataDirError, Error, KUBERNETES_VERSION, Listening, Nodes, Rotation,
-    ServerError, ServiceRange, Stages, StaticTokens,
+    AuditLog, Cluster, Config, Controllers, DataDirError, Error, Listening, Minor, Nodes, Rotation, ServerError,
+    ServiceRange, Stages, StaticTokens,
 };
 use serde_json::json;
 
@@ -83,6 +83,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
+    /// Version of Kubernetes to serve: 1.36 or 1.37
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    kubernetes_version: Minor,
+
     /// Keep all objects and keys in this folder, and load what it has [default: everything is in memory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -136,7 +140,7 @@ impl Arguments {
             return super::repair::repair(folder, output);
         }
         let config = Config {
-            version: KUBERNETES_VERSION.to_owned(),
+            minor: self.kubernetes_version,
             static_tokens: self
                 .token_auth_file
                 .as_deref()
@@ -359,6 +363,9 @@ fn not_started(why: Error) -> Failure {
 
 fn fix(why: &Error) -> Option<&'static str> {
     match why {
+        Error::Server(ServerError::DataDir(DataDirError::NewerKubernetes { .. })) => {
+            Some("a newer version goes on with the data of an older one, but not the other way round")
+        }
         Error::Server(ServerError::DataDir(DataDirError::Io { source, .. })) => match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 Some("make room on the disk, or name another folder: --data-dir DIR")

@@ -12,7 +12,7 @@ pub(crate) struct Arguments {}
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        let kubernetes = kubewright_cluster::KUBERNETES_VERSION;
+        let kubernetes = kubewright_cluster::Minor::default().version();
         output.say(
             &format!("kubewright {version} (embedded Kubernetes API {kubernetes})"),
             &json!({"kubewright": version, "kubernetes": kubernetes}),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use kubewright_cluster::{AuditLog, Cluster, Config, KUBERNETES_VERSION, Pki, StaticTokens};
+use kubewright_cluster::{AuditLog, Cluster, Config, Minor, Pki, StaticTokens};
 
 use super::settings::{self, Audit, Settings};
 use super::table::APISERVER;
@@ -32,7 +32,11 @@ pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
         print(&flags::help(intro, "kube-apiserver [flags]", &APISERVER.served()));
         return ExitCode::SUCCESS;
     }
-    match version(given.last("version").unwrap_or("false")) {
+    let minor = match super::minor() {
+        Ok(minor) => minor,
+        Err(why) => return failed(&why),
+    };
+    match version(given.last("version").unwrap_or("false"), minor) {
         Ok(None) => {}
         Ok(Some(text)) => {
             print(&text);
@@ -45,7 +49,7 @@ pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
         let rest = rest.join(" ");
         return failed(&format!("\"kube-apiserver\" does not take any arguments, got [{rest}]"));
     }
-    let settings = match settings::read(&given) {
+    let settings = match settings::read(&given, minor) {
         Ok(settings) => settings,
         Err(why) => return failed(&why),
     };
@@ -84,16 +88,18 @@ async fn run(settings: Settings, parent: Parent, started: Instant) -> Result<(),
 }
 
 /// The answer to `--version` (`verflag`): the version that is served is what it is.
-fn version(value: &str) -> Result<Option<String>, String> {
+fn version(value: &str, minor: Minor) -> Result<Option<String>, String> {
+    let served = minor.version();
     match (value, flags::truth(value)) {
         ("raw", _) => Ok(Some(format!(
-            "version.Info{{Major:\"1\", Minor:\"36\", GitVersion:{KUBERNETES_VERSION:?}, GitCommit:\"kubewright\"}}\n"
+            "version.Info{{Major:\"1\", Minor:\"{}\", GitVersion:{served:?}, GitCommit:\"kubewright\"}}\n",
+            minor.number()
         ))),
-        (_, Some(true)) => Ok(Some(format!("Kubernetes {KUBERNETES_VERSION}\n"))),
+        (_, Some(true)) => Ok(Some(format!("Kubernetes {served}\n"))),
         (_, Some(false)) => Ok(None),
-        (text, None) if text == KUBERNETES_VERSION => Ok(None),
+        (text, None) if text == served => Ok(None),
         (text, None) if text.starts_with('v') => Err(format!(
-            "invalid argument {text:?} for \"--version\" flag: version {text:?} must match major/minor/patch of default version \"{KUBERNETES_VERSION}\""
+            "invalid argument {text:?} for \"--version\" flag: version {text:?} must match major/minor/patch of default version \"{served}\""
         )),
         (text, None) => Err(format!(
             "invalid argument {text:?} for \"--version\" flag: strconv.ParseBool: parsing {text:?}: invalid syntax"
@@ -125,7 +131,7 @@ async fn start(settings: &Settings) -> Result<Cluster, String> {
         );
     }
     let config = Config {
-        version: KUBERNETES_VERSION.to_owned(),
+        minor: settings.minor,
         issuer: settings.issuers.first().cloned().unwrap_or_default(),
         further_issuers: settings.issuers.get(1..).unwrap_or_default().to_vec(),
         audiences: settings.audiences.clone(),

@@ -1,13 +1,15 @@
-//! What a default cluster has: the feature gates, versions and admission plugins of kube-apiserver 1.36.
+//! What a default cluster has: the feature gates, versions and admission plugins of kube-apiserver.
 //!
 //! This server is that of a default cluster: a gate (`data/feature-gates.txt`) or a version at its default is silent,
 //! another value is accepted with a warning, and one that does not exist is refused in the words of the original.
+
+use kubewright_cluster::Minor;
 
 use super::flags::{Given, truth};
 
 const GATES: &str = include_str!("../../data/feature-gates.txt");
 
-/// The groups and versions that are served.
+/// The groups and versions that every version of Kubernetes serves.
 const SERVED: [&str; 22] = [
     "admissionregistration.k8s.io/v1",
     "apiextensions.k8s.io/v1",
@@ -32,6 +34,8 @@ const SERVED: [&str; 22] = [
     "storage.k8s.io/v1",
     "v1",
 ];
+/// Those that only some serve, from this one on.
+const SERVED_SINCE: [(Minor, &str); 1] = [(Minor::V37, "storagemigration.k8s.io/v1")];
 /// Groups of kube-apiserver of which no version is on by default.
 const UNSERVED_GROUPS: [&str; 2] = ["internal.apiserver.k8s.io", "storagemigration.k8s.io"];
 
@@ -64,19 +68,36 @@ pub(super) const MISSING_PLUGINS: [&str; 13] = [
     "NodeDeclaredFeatureValidator",
 ];
 
+/// What a version serves.
+fn served(minor: Minor) -> impl Iterator<Item = &'static str> {
+    let later = SERVED_SINCE.iter().filter(move |(since, _)| *since <= minor);
+    SERVED.into_iter().chain(later.map(|(_, served)| *served))
+}
+
 /// Whether a gate is on in a default cluster; `None`: there is no such gate.
-fn gate(name: &str) -> Option<bool> {
+fn gate(name: &str, minor: Minor) -> Option<bool> {
     let lines = GATES.lines().filter(|line| !line.starts_with('#'));
-    let mut lines = lines.filter_map(|line| line.split_once(' '));
-    let (state, _) = lines.find(|(_, names)| names.split(' ').any(|one| one == name))?;
-    Some(state == "on")
+    let states = lines.filter_map(|line| match line.split_once(' ')? {
+        (since, rest) if since.starts_with("1.") => {
+            let since: Minor = since.parse().ok()?;
+            Some((since, rest)).filter(|_| since <= minor)
+        }
+        _ => Some((Minor::OLDEST, line)),
+    });
+    let states = states.filter_map(|(since, line)| Some((since, line.split_once(' ')?)));
+    let has = states.filter(|(_, (_, names))| names.split(' ').any(|one| one == name));
+    match has.max_by_key(|(since, _)| *since)? {
+        (_, ("on", _)) => Some(true),
+        (_, ("off", _)) => Some(false),
+        _ => None,
+    }
 }
 
 /// Reads `--feature-gates` (`MutableFeatureGate.Set` of component-base).
 ///
 /// # Errors
 /// Gates that do not exist or have no value.
-pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
+pub(super) fn gates(given: &Given, minor: Minor, warnings: &mut Vec<String>) -> Result<(), String> {
     for entry in given.list("feature-gates") {
         let entry = match entry.split_once(':') {
             Some(("kube", entry)) => entry,
@@ -90,7 +111,7 @@ pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), Str
         let wanted = truth(value).ok_or_else(|| {
             format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
         })?;
-        let default = gate(name).ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+        let default = gate(name, minor).ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
         if default != wanted {
             let state = if default { "on" } else { "off" };
             warnings.push(format!(
@@ -105,7 +126,7 @@ pub(super) fn gates(given: &Given, warnings: &mut Vec<String>) -> Result<(), Str
 ///
 /// # Errors
 /// Keys that name no API, and values that are none.
-pub(super) fn runtime_config(given: &Given, warnings: &mut Vec<String>) -> Result<(), String> {
+pub(super) fn runtime_config(given: &Given, minor: Minor, warnings: &mut Vec<String>) -> Result<(), String> {
     if given.list("runtime-config") == ["api/all=false"] {
         return Err("invalid runtime-config with only api/all=false".to_owned());
     }
@@ -117,8 +138,8 @@ pub(super) fn runtime_config(given: &Given, warnings: &mut Vec<String>) -> Resul
                 let wanted = wanted.ok_or_else(|| format!("invalid value {entry}"))?;
                 many(key, wanted)
             }
-            "v1" => one(key, wanted, value)?,
-            key if key.contains('/') => one(key, wanted, value)?,
+            "v1" => one(key, wanted, value, minor)?,
+            key if key.contains('/') => one(key, wanted, value, minor)?,
             other => return Err(format!("runtime-config invalid key {other}")),
         };
         if let Some(why) = warning {
@@ -138,7 +159,7 @@ fn many(key: &str, wanted: bool) -> Option<&'static str> {
 }
 
 /// The missing part for one version, or one resource of it.
-fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static str>, String> {
+fn one(key: &str, wanted: Option<bool>, value: &str, minor: Minor) -> Result<Option<&'static str>, String> {
     let invalid =
         || format!("invalid value of {key}: {value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax");
     let wanted = wanted.ok_or_else(invalid)?;
@@ -147,9 +168,8 @@ fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static s
     if !SERVED.iter().any(|served| of_group(served)) && !UNSERVED_GROUPS.contains(&group) {
         return Err(format!("unknown api groups {key}"));
     }
-    let is_served = SERVED
-        .iter()
-        .any(|served| key == *served || key.strip_prefix(served).is_some_and(|rest| rest.starts_with('/')));
+    let is_served =
+        served(minor).any(|served| key == served || key.strip_prefix(served).is_some_and(|rest| rest.starts_with('/')));
     Ok(match (is_served, wanted) {
         (true, true) | (false, false) => None,
         (true, false) => Some("it stays served, as in a default cluster"),
@@ -159,15 +179,22 @@ fn one(key: &str, wanted: Option<bool>, value: &str) -> Result<Option<&'static s
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::{flags, table::APISERVER};
     use super::*;
 
     /// The warnings about a flag, by their ends, or the error.
     #[track_caller]
     fn check(flag: &str, expected: Result<&[&str], &str>) {
+        check_in(Minor::V36, flag, expected);
+    }
+
+    #[track_caller]
+    fn check_in(minor: Minor, flag: &str, expected: Result<&[&str], &str>) {
         let given = flags::parse(APISERVER, &[flag.to_owned()]).unwrap();
         let mut warnings = Vec::new();
-        let read = gates(&given, &mut warnings).and_then(|()| runtime_config(&given, &mut warnings));
+        let read = gates(&given, minor, &mut warnings).and_then(|()| runtime_config(&given, minor, &mut warnings));
         match expected {
             Err(why) => assert_eq!(read.unwrap_err(), why, "{flag}"),
             Ok(ends) => {
@@ -210,6 +237,34 @@ mod tests {
         check("--feature-gates=ConsistentListFromCache=false", Ok(&[off]));
     }
 
+    /// As `versioned_feature_list.yaml` of 1.37.2 has them.
+    #[test]
+    fn gates_are_those_of_the_version() {
+        let on = "the feature stays on, as in a default cluster";
+        check_in(
+            Minor::V37,
+            "--feature-gates=HPAScaleToZero=true,WatchList=true",
+            Ok(&[]),
+        );
+        check_in(Minor::V37, "--feature-gates=WatchListCompression=false", Ok(&[on]));
+        let unknown = |name: &str| format!("unrecognized feature gate: {name}");
+        check_in(
+            Minor::V37,
+            "--feature-gates=SidecarContainers=true",
+            Err(&unknown("SidecarContainers")),
+        );
+        check("--feature-gates=SidecarContainers=true", Ok(&[]));
+        check(
+            "--feature-gates=WatchListCompression=true",
+            Err(&unknown("WatchListCompression")),
+        );
+        check_in(Minor::V37, "--runtime-config=storagemigration.k8s.io/v1=true", Ok(&[]));
+        check(
+            "--runtime-config=storagemigration.k8s.io/v1=true",
+            Ok(&["not served by kubewright"]),
+        );
+    }
+
     #[test]
     fn versions_are_known_and_what_is_served_says_nothing() {
         check(
@@ -247,20 +302,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_said_to_be_served_is() {
-        let cluster = kubewright_cluster::Cluster::builder()
-            .controllers(kubewright_cluster::Controllers::None)
-            .start()
-            .await
-            .unwrap();
-        let mut served: Vec<String> = cluster
-            .api()
-            .kinds()
-            .resources()
-            .iter()
-            .map(|row| row.api_version().clone())
-            .collect();
-        served.sort();
-        served.dedup();
-        assert_eq!(served, SERVED);
+        for minor in Minor::ALL {
+            let cluster = kubewright_cluster::Cluster::builder()
+                .controllers(kubewright_cluster::Controllers::None)
+                .kubernetes_version(minor)
+                .start()
+                .await
+                .unwrap();
+            let rows = cluster.api().kinds().resources();
+            let found: BTreeSet<String> = rows.iter().map(|row| row.api_version()).collect();
+            let expected: BTreeSet<String> = served(minor).map(str::to_owned).collect();
+            assert_eq!(found, expected);
+        }
     }
 }

@@ -7,7 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kubewright_cluster::{AuditFormat, Controllers, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange};
+use kubewright_cluster::{
+    AuditFormat, Controllers, Minor, OPTIONAL_PLUGINS, Rotation, SEPARABLE_PLUGINS, ServiceRange,
+};
 
 use super::authorization::{self, Authorization};
 use super::features::{self, BUILT_IN_PLUGINS, MISSING_PLUGINS};
@@ -18,6 +20,8 @@ use crate::audit::Form;
 /// The settings of a server.
 #[derive(Debug)]
 pub(super) struct Settings {
+    /// The version of Kubernetes that is served.
+    pub(super) minor: Minor,
     pub(super) listen: SocketAddr,
     /// The address that the cluster announces, if it is another.
     pub(super) advertised: Option<IpAddr>,
@@ -91,7 +95,7 @@ impl Mistakes {
 ///
 /// # Errors
 /// Everything that is wrong.
-pub(super) fn read(given: &Given) -> Result<Settings, String> {
+pub(super) fn read(given: &Given, minor: Minor) -> Result<Settings, String> {
     let mut mistakes = Mistakes::default();
     let mut warnings = Vec::new();
     let port = mistakes.take(port(given));
@@ -121,14 +125,15 @@ pub(super) fn read(given: &Given) -> Result<Settings, String> {
         }
     }
     mistakes.take(APISERVER.judge(given, &mut warnings));
-    mistakes.take(features::gates(given, &mut warnings));
-    mistakes.take(features::runtime_config(given, &mut warnings));
+    mistakes.take(features::gates(given, minor, &mut warnings));
+    mistakes.take(features::runtime_config(given, minor, &mut warnings));
     match mistakes.0.as_slice() {
         [] => {}
         [one] => return Err(one.clone()),
         more => return Err(format!("[{}]", more.join(", "))),
     }
     Ok(Settings {
+        minor,
         listen: SocketAddr::new(bound.unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port),
         // No address at all is as good as none given (`ResolveAdvertiseAddress`).
         advertised: advertised.filter(|address| !address.is_unspecified()),
@@ -448,7 +453,7 @@ mod tests {
             "--service-cluster-ip-range=10.0.0.0/24",
         ];
         let all: Vec<String> = base.iter().chain(more).map(|&one| one.to_owned()).collect();
-        read(&flags::parse(APISERVER, &all).unwrap())
+        read(&flags::parse(APISERVER, &all).unwrap(), Minor::default())
     }
 
     #[test]
@@ -537,7 +542,7 @@ mod tests {
             "[--secure-port 0 must be between 1 and 65535, inclusive. It cannot be turned off with 0, \
              missing filename for serving cert]",
         );
-        let none = read(&Given::default()).unwrap_err();
+        let none = read(&Given::default(), Minor::default()).unwrap_err();
         assert!(
             none.contains("--etcd-servers must be specified") && none.contains("are required flags"),
             "{none}"

@@ -180,6 +180,37 @@ fn a_data_folder_serves_one_cluster_at_a_time_and_is_repaired_only_when_free() {
 }
 
 #[test]
+fn a_data_folder_remembers_its_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let serve = |version: &str| {
+        let arguments = [
+            "--controllers",
+            "none",
+            "--data-dir",
+            data,
+            "--kubernetes-version",
+            version,
+        ];
+        drop(RunningCluster::start(&arguments));
+    };
+    serve("1.36");
+    serve("1.37");
+    refused(
+        &["cluster", "--data-dir", data],
+        &[
+            "holds the objects of a cluster of Kubernetes 1.37",
+            "start it with --kubernetes-version 1.37",
+        ],
+    );
+    serve("1.37");
+    refused(
+        &["cluster", "--kubernetes-version", "1.35"],
+        &["Kubernetes 1.35 is not served; there are 1.36 and 1.37"],
+    );
+}
+
+#[test]
 fn a_foreign_kubeconfig_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config");

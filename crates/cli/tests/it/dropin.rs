@@ -473,13 +473,49 @@ fn what_envtest_asks_first_is_answered() {
         "{text}"
     );
     let (code, text) = said(&world.program("kube-apiserver"), &["--version"]);
-    let expected = format!("Kubernetes {}\n", kubewright_cluster::KUBERNETES_VERSION);
+    let expected = format!("Kubernetes {}\n", kubewright_cluster::Minor::default().version());
     assert_eq!((code, text), (Some(0), expected));
     let (code, text) = said(&world.program("etcd"), &["--help"]);
     assert_eq!(code, Some(0));
     assert!(
         text.lines()
             .any(|line| line.trim_start().starts_with("--unsafe-no-fsync ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_folder_says_which_version_is_served() {
+    let world = tempfile::tempdir().unwrap();
+    let shown = world.path().display().to_string();
+    let assets = |version: &str| {
+        let arguments = [
+            "assets",
+            "--dir",
+            &shown,
+            "--kubernetes-version",
+            version,
+            "--print",
+            "path",
+        ];
+        said(Path::new(KUBEWRIGHT), &arguments)
+    };
+    for (version, folder, served) in [("1.36", "1.36.3-", "v1.36.3"), ("1.37.x", "1.37.2-", "v1.37.2")] {
+        let (code, path) = assets(version);
+        let path = Path::new(path.lines().last().unwrap());
+        assert_eq!(code, Some(0), "{path:?}");
+        assert!(
+            path.file_name().unwrap().to_str().unwrap().starts_with(folder),
+            "{path:?}"
+        );
+        assert!(path.parent().unwrap().ends_with("k8s"), "{path:?}");
+        let (code, text) = said(&path.join("kube-apiserver"), &["--version"]);
+        assert_eq!((code, text), (Some(0), format!("Kubernetes {served}\n")));
+    }
+    let (code, text) = assets("1.20");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("Kubernetes 1.20 is not served; there are 1.36 and 1.37"),
         "{text}"
     );
 }

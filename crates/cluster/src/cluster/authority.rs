@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use kubewright_apiserver::Minor;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use kubewright_controllers::{CertificateSource, RootCa, TokenSource};
 use kubewright_server::{Authority, Error, Folder, GivenKeys, Opened, open_data_dir};
@@ -17,8 +18,8 @@ pub(super) struct LazyAuthority {
 }
 
 /// Opens a data folder: much reading, so on a thread of its own.
-pub(super) async fn opened(path: PathBuf, synced: bool) -> Result<Opened> {
-    match tokio::task::spawn_blocking(move || open_data_dir(&path, synced)).await {
+pub(super) async fn opened(path: PathBuf, synced: bool, minor: Minor) -> Result<Opened> {
+    match tokio::task::spawn_blocking(move || open_data_dir(&path, synced, minor)).await {
         Ok(opened) => Ok(opened.map_err(Error::from)?),
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }

@@ -15,7 +15,7 @@ use kubewright::{Clock, Entropy, Observer, Stop};
 use kubewright_apiserver::audit::AuditLog;
 use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
-use kubewright_apiserver::{ApiServer, Config, Parts, ServiceRange, UserInfo};
+use kubewright_apiserver::{ApiServer, Config, Minor, Parts, ServiceRange, UserInfo};
 use kubewright_nodes::{Nodes, ProcessRuntime, Processes, Stages};
 use kubewright_server::{Front, Functions, HttpsOutbound, Limits, Pki, RealEnv, ServiceAccountKey, Threads, Workers};
 use tokio::sync::Mutex;
@@ -26,8 +26,8 @@ use super::{Cluster, ForkPoint, Inner};
 use crate::control::{self, Controllers, Plan};
 use crate::controllers::{Collected, Settings};
 use crate::error::{Error, Result};
-use crate::kinds::KINDS;
-use crate::{KUBERNETES_VERSION, absent, inprocess, meter};
+use crate::kinds;
+use crate::{absent, inprocess, meter};
 
 /// How a cluster is to be; see [`Cluster::builder`].
 #[derive(Clone)]
@@ -53,17 +53,13 @@ pub struct ClusterBuilder {
 
 impl Default for ClusterBuilder {
     fn default() -> ClusterBuilder {
-        let config = Config {
-            version: KUBERNETES_VERSION.to_owned(),
-            ..Config::default()
-        };
         ClusterBuilder {
             controllers: Controllers::All,
             settings: Settings::default(),
             observer: None,
             limits: Limits::default(),
             threads: 0,
-            config,
+            config: Config::default(),
             data_dir: None,
             unsynced: false,
             pki: None,
@@ -183,7 +179,19 @@ impl ClusterBuilder {
         self
     }
 
-    /// How the API server is to be: the version it claims, how much history it keeps, whose static tokens it takes, which
+    /// The version of Kubernetes that is served. Default [`Minor::default`].
+    ///
+    /// ```
+    /// use kubewright_cluster::{Cluster, Minor};
+    /// let newer = Cluster::builder().kubernetes_version(Minor::V37);
+    /// ```
+    #[must_use]
+    pub fn kubernetes_version(mut self, minor: Minor) -> ClusterBuilder {
+        self.config.minor = minor;
+        self
+    }
+
+    /// How the API server is to be: the version it serves, how much history it keeps, whose static tokens it takes, which
     /// admission plugins run.
     /// Pods get their service account when the controller `serviceaccount` runs or the configuration says so.
     #[must_use]
@@ -318,7 +326,7 @@ impl ClusterBuilder {
             return Err(Error::Nodes(why));
         }
         let data = match self.data_dir {
-            Some(path) => Some(opened(path, !self.unsynced).await?),
+            Some(path) => Some(opened(path, !self.unsynced, self.config.minor).await?),
             None => None,
         };
         let authority = match &self.fork {
@@ -338,6 +346,7 @@ impl ClusterBuilder {
             .map(|runtime| Processes::start(runtime, kept, connections));
         let processes = processes.transpose().map_err(Error::Processes)?;
         let settings = Settings {
+            minor: self.config.minor,
             processes: processes.clone(),
             root_ca: root_ca(authority.clone(), self.pki.as_ref().map(Pki::trust)),
             service_account_token: service_account_token(key.clone()),
@@ -350,7 +359,8 @@ impl ClusterBuilder {
         let mut config = self.config;
         adapt(processes.as_ref(), &mut config).map_err(Error::Processes)?;
         config.service_account_admission |= names.contains(&"serviceaccount");
-        let bounds = config.bounds(&KINDS);
+        let kinds = kinds::of(config.minor);
+        let bounds = config.bounds(&kinds);
         let clock = settings.clock.clone();
         let env = match self.still {
             false => RealEnv::new(move || clock.now()),
@@ -359,7 +369,7 @@ impl ClusterBuilder {
                 RealEnv::with_random(move || clock.now(), move || entropy.draw())
             }
         };
-        let mut parts = Parts::new(KINDS.clone(), Arc::new(env), config);
+        let mut parts = Parts::new(kinds, Arc::new(env), config);
         parts.signer = key.clone();
         parts.audit = self.audit;
         parts.meter = meter::served(&names, processes.as_ref());

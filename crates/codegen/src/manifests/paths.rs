@@ -107,7 +107,9 @@ fn is_open(schema: &Value) -> bool {
 
 fn of_metadata(name: &str) -> Result<(), String> {
     let raw = catalog::raw("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta");
-    let known: Value = raw.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let known: Value = raw
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
     if known["properties"].get(name).is_some() {
         return Ok(());
     }

@@ -149,7 +149,7 @@ fn enrich(schema: &mut Value, options: &Options) {
         }
         Some(name) => {
             let name = name.to_owned();
-            if let Some(definition) = catalog::raw(&name).and_then(|text| serde_json::from_str(text).ok()) {
+            if let Some(definition) = catalog::raw(&name).and_then(|text| serde_json::from_str(&text).ok()) {
                 overlay(schema, &definition, &name, false, 0);
             }
             if name == OBJECT_META {
@@ -176,7 +176,7 @@ fn overlay(schema: &mut Value, definition: &Value, of: &str, required: bool, dep
     }
     let (mut definition, mut of) = (definition.clone(), of.to_owned());
     while let Some(target) = reference(&definition) {
-        let Some(next) = catalog::raw(&target).and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+        let Some(next) = catalog::raw(&target).and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
             return;
         };
         let default = definition.get("default").cloned();

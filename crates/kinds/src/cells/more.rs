@@ -6,7 +6,9 @@ mod storage;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{NONE, container_images, container_names, labels, number, of_containers, or, selector_of, text};
+use super::{
+    NONE, container_images, container_names, created_at, labels, number, of_containers, or, selector_of, text,
+};
 use kubewright_model::Cell;
 use kubewright_model::age;
 use kubewright_model::values::{At, get};
@@ -389,6 +391,85 @@ pub(crate) const SIGNING_REQUEST: &[Cell] = &[
             words += ",Issued";
         }
         words.into()
+    }),
+];
+
+pub(crate) const TRUST_BUNDLE: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| or(text(object, &["spec", "signerName"]), NONE).into()),
+];
+
+pub(crate) const POD_CERTIFICATE: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| text(object, &["spec", "podName"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "serviceAccountName"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "nodeName"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "signerName"]).into()),
+    Cell::With(|object, _| {
+        let ended = ["Issued", "Denied", "Failed"].into_iter();
+        let state = ended.filter(|kind| condition(object, kind).is_some()).last();
+        state.unwrap_or("Pending").into()
+    }),
+    Cell::With(|object, _| labels(get(object, &["spec", "unverifiedUserAnnotations"])).into()),
+];
+
+pub(crate) const TAINT_RULE: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| text(object, &["spec", "taint", "key"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "taint", "value"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "taint", "effect"]).into()),
+    Cell::With(|object, now| match text(object, &["spec", "taint", "timeAdded"]) {
+        "" => "".into(),
+        since => age::since(Some(since), now).into(),
+    }),
+    Cell::Age,
+];
+
+pub(crate) const MIGRATION: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| {
+        let resource = At::root(object).keys(&["spec", "resource"]);
+        match resource.key("group").text() {
+            "" => resource.key("resource").text().into(),
+            group => format!("{}.{group}", resource.key("resource").text()).into(),
+        }
+    }),
+    Cell::With(|object, _| {
+        let conditions = At::root(object).keys(&["status", "conditions"]).items();
+        let is_state = |one: &At<'_>| {
+            one.key("status").text() == "True" && ["Running", "Failed", "Succeeded"].contains(&one.key("type").text())
+        };
+        conditions
+            .filter(is_state)
+            .last()
+            .map_or("Unknown", |one| one.key("type").text())
+            .into()
+    }),
+];
+
+/// CustomResourceDefinitions, from Kubernetes 1.37 on.
+pub(crate) const DEFINITION: &[Cell] = &[
+    Cell::Name,
+    Cell::With(|object, _| text(object, &["spec", "scope"]).into()),
+    Cell::With(|object, _| {
+        let versions = At::root(object).keys(&["spec", "versions"]).items();
+        let served = versions.filter(|version| version.key("served").is_true());
+        let mut served: Vec<String> = served
+            .map(|version| match version.key("storage").is_true() {
+                true => format!("{}(storage)", version.key("name").text()),
+                false => version.key("name").text().to_owned(),
+            })
+            .collect();
+        served.sort();
+        served.join(",").into()
+    }),
+    Cell::With(created_at),
+    Cell::With(|object, _| text(object, &["spec", "group"]).into()),
+    Cell::With(|object, _| text(object, &["spec", "names", "kind"]).into()),
+    Cell::With(|object, _| joined(&At::root(object).keys(&["spec", "names", "shortNames"])).into()),
+    Cell::With(|object, _| {
+        let established = condition(object, "Established");
+        established.is_some_and(|one| one.key("status").text() == "True").into()
     }),
 ];
 

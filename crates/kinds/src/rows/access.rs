@@ -2,14 +2,14 @@
 //! `certificates.k8s.io`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 
 use super::{CLUSTER, KIND, Kind, row};
 use crate::cells;
-use crate::strategies::{certificates, rbac};
-use kubewright_model::{Resource, Subresource, Verbs};
+use crate::strategies::{certificates, rbac, since_37, trust};
+use kubewright_model::{Minor, PerMinor, Resource, Subresource, Verbs};
 
 /// Answered and never stored, so never shown in a Table.
 const AUTHENTICATION: Kind = Kind {
@@ -66,17 +66,46 @@ pub(super) const REVIEWS_OF_ACCESS: &[Kind] = &[
     },
 ];
 
-pub(super) const CERTIFICATES: &[Kind] = &[Kind {
+const CERTIFICATE: Kind = Kind {
     group: "certificates.k8s.io",
-    kind: "CertificateSigningRequest",
-    plural: "certificatesigningrequests",
-    short_names: &["csr"],
     fields: &[("spec.signerName", &["/spec/signerName"])],
-    subresources: &[Subresource::Part(&certificates::APPROVAL), Subresource::Status],
-    cells: cells::SIGNING_REQUEST,
-    strategy: certificates::SIGNING_REQUEST,
     ..CLUSTER
-}];
+};
+
+pub(super) const CERTIFICATES: &[Kind] = &[
+    Kind {
+        kind: "CertificateSigningRequest",
+        plural: "certificatesigningrequests",
+        short_names: &["csr"],
+        subresources: &[Subresource::Part(&certificates::APPROVAL), Subresource::Status],
+        cells: cells::SIGNING_REQUEST,
+        strategy: certificates::SIGNING_REQUEST,
+        ..CERTIFICATE
+    },
+    Kind {
+        since: Minor::V37,
+        kind: "ClusterTrustBundle",
+        plural: "clustertrustbundles",
+        cells: cells::TRUST_BUNDLE,
+        strategy: trust::BUNDLE,
+        ..CERTIFICATE
+    },
+    Kind {
+        since: Minor::V37,
+        kind: "PodCertificateRequest",
+        plural: "podcertificaterequests",
+        namespaced: true,
+        fields: &[
+            ("spec.signerName", &["/spec/signerName"]),
+            ("spec.podName", &["/spec/podName"]),
+            ("spec.nodeName", &["/spec/nodeName"]),
+        ],
+        subresources: &[Subresource::Status],
+        cells: cells::POD_CERTIFICATE,
+        strategy: trust::POD_REQUEST,
+        ..CERTIFICATE
+    },
+];
 
 pub(super) const RBAC_KINDS: &[Kind] = &[
     Kind {
@@ -85,6 +114,7 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         namespaced: false,
         cells: cells::BINDING,
         strategy: rbac::CLUSTER_ROLE_BINDING,
+        changed: &[(Minor::V37, since_37::CLUSTER_ROLE_BINDING)],
         ..RBAC
     },
     Kind {
@@ -93,6 +123,7 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         namespaced: false,
         cells: cells::PLAIN,
         strategy: rbac::CLUSTER_ROLE,
+        changed: &[(Minor::V37, since_37::CLUSTER_ROLE)],
         ..RBAC
     },
     Kind {
@@ -100,6 +131,7 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         plural: "rolebindings",
         cells: cells::BINDING,
         strategy: rbac::ROLE_BINDING,
+        changed: &[(Minor::V37, since_37::ROLE_BINDING)],
         ..RBAC
     },
     Kind {
@@ -107,13 +139,15 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         plural: "roles",
         cells: cells::PLAIN,
         strategy: rbac::ROLE,
+        changed: &[(Minor::V37, since_37::ROLE)],
         ..RBAC
     },
 ];
 
 /// The kind that `/token` of a ServiceAccount takes and answers. No path leads to it as a kind of its own.
-pub(crate) fn token_request() -> Arc<Resource> {
-    static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+pub(crate) fn token_request(minor: Minor) -> Arc<Resource> {
+    static ROW: PerMinor<Arc<Resource>> = PerMinor::new();
+    let make = || {
         budget::unlimited(|| {
             let kind = Kind {
                 kind: "TokenRequest",
@@ -121,8 +155,8 @@ pub(crate) fn token_request() -> Arc<Resource> {
                 namespaced: true,
                 ..AUTHENTICATION
             };
-            Arc::new(row(&kind, &mut BTreeMap::new()))
+            Arc::new(row(&kind, minor, &mut BTreeMap::new()))
         })
-    });
-    ROW.clone()
+    };
+    ROW.get_or_init(minor, make).clone()
 }

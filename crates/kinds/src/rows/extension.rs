@@ -3,10 +3,9 @@
 
 use super::{CLUSTER, KIND, Kind};
 use crate::cells;
-use crate::strategies::{admission_policies, definitions, flow, system, webhooks};
-use kubewright_model::Strategy;
-use kubewright_model::Subresource;
+use crate::strategies::{admission_policies, definitions, flow, migrations, since_37, system, webhooks};
 use kubewright_model::facts::definitions as endings;
+use kubewright_model::{Minor, Strategy, Subresource};
 
 const ADMISSION: Kind = Kind {
     group: "admissionregistration.k8s.io",
@@ -66,6 +65,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         plural: "validatingadmissionpolicybindings",
         cells: cells::POLICY_BINDING,
         strategy: admission_policies::VALIDATING_BINDING,
+        changed: &[(Minor::V37, since_37::VALIDATING_BINDING)],
         ..ADMISSION
     },
     Kind {
@@ -77,7 +77,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
     },
 ];
 
-pub(super) const DEFINITIONS: &[Kind] = &[Kind {
+const DEFINITION: Kind = Kind {
     group: "apiextensions.k8s.io",
     kind: "CustomResourceDefinition",
     plural: "customresourcedefinitions",
@@ -91,6 +91,29 @@ pub(super) const DEFINITIONS: &[Kind] = &[Kind {
         ..definitions::DEFINITION
     },
     ..KIND
+};
+
+pub(super) const DEFINITIONS: &[Kind] = &[
+    Kind {
+        until: Minor::V36,
+        ..DEFINITION
+    },
+    Kind {
+        since: Minor::V37,
+        cells: cells::DEFINITION,
+        ..DEFINITION
+    },
+];
+
+pub(super) const MIGRATIONS: &[Kind] = &[Kind {
+    since: Minor::V37,
+    group: "storagemigration.k8s.io",
+    kind: "StorageVersionMigration",
+    plural: "storageversionmigrations",
+    subresources: &[Subresource::Status],
+    cells: cells::MIGRATION,
+    strategy: migrations::MIGRATION,
+    ..CLUSTER
 }];
 
 pub(super) const FLOW_CONTROL: &[Kind] = &[
@@ -106,6 +129,7 @@ pub(super) const FLOW_CONTROL: &[Kind] = &[
         plural: "prioritylevelconfigurations",
         cells: cells::PRIORITY_LEVEL,
         strategy: flow::LEVEL,
+        changed: &[(Minor::V37, since_37::LEVEL)],
         ..FLOW
     },
 ];

@@ -2,13 +2,13 @@
 //! not serve it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 
 use super::{ColumnData, KIND, Kind, row};
 use crate::cells;
-use kubewright_model::{Resource, Verbs};
+use kubewright_model::{Minor, PerMinor, Resource, Verbs};
 
 /// Both are computed. metrics-server gives them no singular name.
 const METRICS: Kind = Kind {
@@ -56,13 +56,14 @@ fn columns() -> Vec<ColumnData> {
 }
 
 /// The rows, made once.
-pub(crate) fn rows() -> Vec<Arc<Resource>> {
-    static ROWS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+pub(crate) fn rows(minor: Minor) -> Vec<Arc<Resource>> {
+    static ROWS: PerMinor<Vec<Arc<Resource>>> = PerMinor::new();
+    let make = || {
         budget::unlimited(|| {
             let of = |kind: &Kind| format!("{}/{}/{}", kind.group, kind.version, kind.plural);
             let mut all: BTreeMap<_, _> = KINDS.iter().map(|kind| (of(kind), columns())).collect();
-            KINDS.iter().map(|kind| Arc::new(row(kind, &mut all))).collect()
+            KINDS.iter().map(|kind| Arc::new(row(kind, minor, &mut all))).collect()
         })
-    });
-    ROWS.clone()
+    };
+    ROWS.get_or_init(minor, make).clone()
 }

@@ -28,7 +28,8 @@ pub(crate) use scale::{row as scale, row_of_custom as custom_scale};
 
 use crate::cells;
 use kubewright_model::{
-    Cell, Column, Conversion, PLAIN, Resource, ScalePaths, SelectableField, Strategy, Subresource, Text, Verbs,
+    Cell, Column, Conversion, Minor, PLAIN, PerMinor, Resource, ScalePaths, SelectableField, Strategy, Subresource,
+    Text, Verbs,
 };
 
 /// A row as it is written here.
@@ -57,6 +58,12 @@ struct Kind {
     etcd_name: Option<&'static str>,
     /// See [`Resource::deprecation`].
     deprecation: Option<&'static str>,
+    /// The first version of Kubernetes that has the row.
+    since: Minor,
+    /// The last one.
+    until: Minor,
+    /// The strategies of later versions, each from the one on that it stands beside, in their order.
+    changed: &'static [(Minor, Strategy)],
 }
 
 /// The values that most rows have.
@@ -79,6 +86,9 @@ const KIND: Kind = Kind {
     conversion: None,
     etcd_name: None,
     deprecation: None,
+    since: Minor::OLDEST,
+    until: Minor::NEWEST,
+    changed: &[],
 };
 
 /// Of the groups below, most kinds live outside of namespaces.
@@ -116,36 +126,43 @@ const KINDS: &[&[Kind]] = &[
     networking::DISCOVERY,
     scheduling::DEVICES,
     extension::FLOW_CONTROL,
+    extension::MIGRATIONS,
 ];
 
+/// The rows of a version.
+fn kinds(minor: Minor) -> impl Iterator<Item = &'static Kind> {
+    let all = KINDS.iter().copied().flatten();
+    all.filter(move |kind| (kind.since..=kind.until).contains(&minor))
+}
+
 /// The rows of the built-in kinds, made once.
-pub(crate) fn rows() -> Vec<Arc<Resource>> {
-    static ROWS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+pub(crate) fn rows(minor: Minor) -> Vec<Arc<Resource>> {
+    static ROWS: PerMinor<Vec<Arc<Resource>>> = PerMinor::new();
+    let make = || {
         budget::unlimited(|| {
-            let mut columns = columns();
-            KINDS
-                .iter()
-                .copied()
-                .flatten()
-                .map(|kind| Arc::new(row(kind, &mut columns)))
+            let mut columns = columns(minor);
+            kinds(minor)
+                .map(|kind| Arc::new(row(kind, minor, &mut columns)))
                 .collect()
         })
-    });
-    ROWS.clone()
+    };
+    ROWS.get_or_init(minor, make).clone()
 }
 
 /// The row of a kind that is served.
 #[cfg(test)]
 pub(crate) fn lookup(group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
     let is_it = |row: &Arc<Resource>| row.group == group && row.version == version && row.plural == plural;
-    rows().into_iter().find(is_it)
+    rows(Minor::default()).into_iter().find(is_it)
 }
 
 /// The order in which the objects of a store are written: that of the kind as which they are stored.
 pub(crate) fn order_of_store(store: &str) -> Order {
     // Only the kind's identity: the types of its fields are read when one is written.
     static KIND_OF: LazyLock<BTreeMap<String, Arc<Resource>>> = LazyLock::new(|| {
-        let stored = rows().into_iter().filter(|row| row.conversion.is_none());
+        // The order is that of all versions, of which the newest has the most.
+        let all = Minor::ALL.into_iter().flat_map(rows);
+        let stored = all.filter(|row| row.conversion.is_none());
         stored.map(|row| (row.store.to_string(), row)).collect()
     });
     KIND_OF.get(store).map_or(Order::SORTED, |row| row.order())
@@ -154,9 +171,23 @@ pub(crate) fn order_of_store(store: &str) -> Order {
 /// name, type, format, priority, description
 type ColumnData = (String, String, String, i32, String);
 
-fn columns() -> BTreeMap<String, Vec<ColumnData>> {
-    serde_json::from_str(include_str!("../../data/columns.json"))
-        .expect("the committed columns are well formed: a test reads them")
+/// The columns by the path of a list. A path with a version, such as `…/v1/csinodes@1.37`, has the columns from that
+/// version on.
+fn columns(minor: Minor) -> BTreeMap<String, Vec<ColumnData>> {
+    let all: BTreeMap<String, Vec<ColumnData>> = serde_json::from_str(include_str!("../../data/columns.json"))
+        .expect("the committed columns are well formed: a test reads them");
+    let mut columns = BTreeMap::new();
+    // Sorted: those of a later version come later.
+    for (path, of_path) in all {
+        match path.split_once('@') {
+            None => columns.insert(path, of_path),
+            Some((path, since)) if since.parse().is_ok_and(|since: Minor| since <= minor) => {
+                columns.insert(path.to_owned(), of_path)
+            }
+            Some(_) => None,
+        };
+    }
+    columns
 }
 
 fn texts(list: &[&'static str]) -> Vec<Text> {
@@ -173,7 +204,7 @@ fn zero_of(label: &str) -> &'static str {
     }
 }
 
-fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource {
+fn row(kind: &Kind, minor: Minor, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource {
     let path = match kind.group {
         "" => format!("{}/{}", kind.version, kind.plural),
         group => format!("{group}/{}/{}", kind.version, kind.plural),
@@ -184,6 +215,8 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         Verbs::CreateOnly => Vec::new(),
         _ => columns.remove(&path).expect(known),
     };
+    let catalog = catalog::of(minor);
+    let changed = kind.changed.iter().rev().find(|(since, _)| *since <= minor);
     let store = match (kind.store, kind.group) {
         (Some(store), _) => Text::Borrowed(store),
         (None, "") => Text::Borrowed(kind.plural),
@@ -206,8 +239,8 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
         store,
         storage_version: Text::Borrowed(kind.storage_version),
         subresources: kind.subresources.to_vec(),
-        schema: catalog::for_kind(kind.group, kind.version, kind.kind).expect(known),
-        schema_name: Text::Borrowed(catalog::name_for_kind(kind.group, kind.version, kind.kind).expect(known)),
+        schema: catalog.for_kind(kind.group, kind.version, kind.kind).expect(known),
+        schema_name: Text::Borrowed(catalog.name_for_kind(kind.group, kind.version, kind.kind).expect(known)),
         selectable_fields: kind
             .fields
             .iter()
@@ -229,7 +262,7 @@ fn row(kind: &Kind, columns: &mut BTreeMap<String, Vec<ColumnData>>) -> Resource
                 cell: cell.clone(),
             })
             .collect(),
-        strategy: kind.strategy,
+        strategy: changed.map_or(kind.strategy, |(_, strategy)| *strategy),
         custom: None,
         conversion: kind.conversion,
         etcd_name: kind.etcd_name,
@@ -243,32 +276,40 @@ mod tests {
 
     #[test]
     fn each_row_has_a_cell_for_each_column() {
-        let columns = columns();
-        let shown = || {
-            KINDS
-                .iter()
-                .copied()
-                .flatten()
-                .zip(rows())
-                .filter(|(kind, _)| kind.verbs != Verbs::CreateOnly)
-        };
-        for (kind, row) in shown() {
-            let path = if kind.group.is_empty() {
-                format!("{}/{}", kind.version, kind.plural)
-            } else {
-                format!("{}/{}/{}", kind.group, kind.version, kind.plural)
+        for minor in Minor::ALL {
+            let columns = columns(minor);
+            let shown = || {
+                kinds(minor)
+                    .zip(rows(minor))
+                    .filter(|(kind, _)| kind.verbs != Verbs::CreateOnly)
             };
-            assert_eq!(columns[&path].len(), kind.cells.len(), "{path}");
-            assert_eq!(row.columns.len(), kind.cells.len(), "{path}");
+            for (kind, row) in shown() {
+                let path = if kind.group.is_empty() {
+                    format!("{}/{}", kind.version, kind.plural)
+                } else {
+                    format!("{}/{}/{}", kind.group, kind.version, kind.plural)
+                };
+                assert_eq!(columns[&path].len(), kind.cells.len(), "{path}");
+                assert_eq!(row.columns.len(), kind.cells.len(), "{path}");
+            }
+            let of_others =
+                |path: &&String| !shown().any(|(_, row)| path.ends_with(&format!("{}/{}", row.version, row.plural)));
+            let unused: Vec<_> = columns.keys().filter(of_others).collect();
+            assert!(
+                minor < Minor::NEWEST || unused.is_empty(),
+                "columns without a kind: {unused:?}"
+            );
         }
-        assert_eq!(columns.len(), shown().count(), "no column without a kind");
     }
 
     #[test]
     fn columns_are_those_of_the_recording() {
         let recorded: BTreeMap<String, Vec<(String, String, String, i32)>> =
             serde_json::from_str(include_str!("../../testdata/table_columns.json")).expect("the recording");
-        for row in rows().into_iter().filter(|row| row.verbs != Verbs::CreateOnly) {
+        for row in rows(Minor::default())
+            .into_iter()
+            .filter(|row| row.verbs != Verbs::CreateOnly)
+        {
             let ours: Vec<_> = row
                 .columns
                 .iter()

@@ -1,13 +1,13 @@
 //! The Scale: the kind that `/scale` of every kind shows, with its schema and its columns.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kubewright_schema::budget;
 use kubewright_schema::catalog;
 use serde_json::Value;
 
 use kubewright_model::values::get;
-use kubewright_model::{Cell, Column, NAME_DESCRIPTION, Resource};
+use kubewright_model::{Cell, Column, Minor, NAME_DESCRIPTION, PerMinor, Resource};
 
 const REPLICAS: &str = "replicas is the desired number of instances for the scaled object.";
 const OBSERVED: &str = "replicas is the actual number of observed instances of the scaled object.";
@@ -17,10 +17,11 @@ fn number(object: &Value, part: &str) -> Value {
 }
 
 /// The row of the Scale of a custom kind: it shows the same columns in other words.
-pub(crate) fn row_of_custom() -> Arc<Resource> {
-    static CUSTOM: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+pub(crate) fn row_of_custom(minor: Minor) -> Arc<Resource> {
+    static CUSTOM: PerMinor<Arc<Resource>> = PerMinor::new();
+    let make = || {
         budget::unlimited(|| {
-            let mut row = (*row()).clone();
+            let mut row = (*row(minor)).clone();
             let words = [
                 ("Desired", "Number of desired replicas"),
                 ("Available", "Number of actual replicas"),
@@ -35,16 +36,17 @@ pub(crate) fn row_of_custom() -> Arc<Resource> {
             }
             Arc::new(row)
         })
-    });
-    Arc::clone(&CUSTOM)
+    };
+    Arc::clone(CUSTOM.get_or_init(minor, make))
 }
 
 /// The row of `autoscaling/v1` Scale, which no path of its own serves.
-pub(crate) fn row() -> Arc<Resource> {
-    static ROW: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+pub(crate) fn row(minor: Minor) -> Arc<Resource> {
+    static ROW: PerMinor<Arc<Resource>> = PerMinor::new();
+    let make = || {
         budget::unlimited(|| {
             let is_autoscaler = |row: &Arc<Resource>| row.group == "autoscaling" && row.version == "v1";
-            let autoscaler = super::rows().into_iter().find(is_autoscaler);
+            let autoscaler = super::rows(minor).into_iter().find(is_autoscaler);
             let mut row = (*autoscaler.expect("the group has a kind")).clone();
             row.kind = "Scale".into();
             row.list_kind = "ScaleList".into();
@@ -52,7 +54,9 @@ pub(crate) fn row() -> Arc<Resource> {
             row.singular = "scale".into();
             row.conversion = None;
             row.subresources = Vec::new();
-            row.schema = catalog::for_kind("autoscaling", "v1", "Scale").expect("the catalog has the kind Scale");
+            row.schema = catalog::of(minor)
+                .for_kind("autoscaling", "v1", "Scale")
+                .expect("the catalog has the kind Scale");
             let age = row.columns.pop().expect("an autoscaler shows its age");
             let column = |name: &'static str, type_: &'static str, description: &'static str, cell: Cell| Column {
                 name: name.into(),
@@ -80,8 +84,8 @@ pub(crate) fn row() -> Arc<Resource> {
             ];
             Arc::new(row)
         })
-    });
-    Arc::clone(&ROW)
+    };
+    Arc::clone(ROW.get_or_init(minor, make))
 }
 
 #[cfg(test)]
@@ -90,7 +94,11 @@ mod tests {
 
     #[test]
     fn a_scale_has_columns() {
-        let names: Vec<String> = row().columns.iter().map(|column| column.name.to_string()).collect();
+        let names: Vec<String> = row(Minor::default())
+            .columns
+            .iter()
+            .map(|column| column.name.to_string())
+            .collect();
         assert_eq!(names, ["Name", "Desired", "Available", "Age"]);
     }
 }

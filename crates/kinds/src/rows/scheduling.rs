@@ -2,8 +2,8 @@
 
 use super::{CLUSTER, KIND, Kind};
 use crate::cells;
-use crate::strategies::{core, devices, policy};
-use kubewright_model::Subresource;
+use crate::strategies::{core, devices, policy, since_37};
+use kubewright_model::{Minor, Subresource};
 
 const RESOURCE: Kind = Kind {
     group: "resource.k8s.io",
@@ -35,6 +35,7 @@ pub(super) const NODE: &[Kind] = &[Kind {
     plural: "runtimeclasses",
     cells: cells::RUNTIME_CLASS,
     strategy: policy::RUNTIME_CLASS,
+    changed: &[(Minor::V37, since_37::RUNTIME_CLASS)],
     ..CLUSTER
 }];
 
@@ -44,6 +45,16 @@ pub(super) const DEVICES: &[Kind] = &[
         plural: "deviceclasses",
         namespaced: false,
         strategy: devices::DEVICE_CLASS,
+        ..RESOURCE
+    },
+    Kind {
+        since: Minor::V37,
+        kind: "DeviceTaintRule",
+        plural: "devicetaintrules",
+        namespaced: false,
+        subresources: &[Subresource::Status],
+        cells: cells::TAINT_RULE,
+        strategy: devices::taint_rules::TAINT_RULE,
         ..RESOURCE
     },
     Kind {

@@ -2,12 +2,20 @@
 
 use super::{CLUSTER, Kind};
 use crate::cells;
-use crate::strategies::storage;
-use kubewright_model::Subresource;
+use crate::strategies::{since_37, storage};
+use kubewright_model::{Minor, Subresource};
 
 const STORAGE: Kind = Kind {
     group: "storage.k8s.io",
     ..CLUSTER
+};
+
+const CSI_NODE: Kind = Kind {
+    kind: "CSINode",
+    plural: "csinodes",
+    cells: cells::CSI_NODE,
+    strategy: storage::NODE,
+    ..STORAGE
 };
 
 pub(super) const STORAGE_KINDS: &[Kind] = &[
@@ -16,14 +24,18 @@ pub(super) const STORAGE_KINDS: &[Kind] = &[
         plural: "csidrivers",
         cells: cells::DRIVER,
         strategy: storage::DRIVER,
+        changed: &[(Minor::V37, since_37::CSI_DRIVER)],
         ..STORAGE
     },
     Kind {
-        kind: "CSINode",
-        plural: "csinodes",
-        cells: cells::CSI_NODE,
-        strategy: storage::NODE,
-        ..STORAGE
+        until: Minor::V36,
+        ..CSI_NODE
+    },
+    Kind {
+        since: Minor::V37,
+        subresources: &[Subresource::Status],
+        strategy: since_37::CSI_NODE,
+        ..CSI_NODE
     },
     Kind {
         kind: "CSIStorageCapacity",

@@ -2,8 +2,8 @@
 
 use super::{KIND, Kind, SCALE};
 use crate::cells;
-use crate::strategies::{autoscaling, cron, jobs, policy, workloads};
-use kubewright_model::Subresource;
+use crate::strategies::{autoscaling, cron, jobs, policy, since_37, workloads};
+use kubewright_model::{Minor, Subresource};
 
 const APPS: Kind = Kind {
     group: "apps",
@@ -67,6 +67,7 @@ pub(super) const APPS_KINDS: &[Kind] = &[
         subresources: &[SCALE, Subresource::Status],
         cells: cells::STATEFUL_SET,
         strategy: workloads::STATEFUL_SET,
+        changed: &[(Minor::V37, since_37::STATEFUL_SET)],
         ..APPS
     },
 ];
@@ -75,10 +76,12 @@ pub(super) const AUTOSCALING: &[Kind] = &[
     Kind {
         version: "v2",
         strategy: autoscaling::V2,
+        changed: &[(Minor::V37, since_37::AUTOSCALER_V2)],
         ..AUTOSCALER
     },
     Kind {
         strategy: autoscaling::V1,
+        changed: &[(Minor::V37, since_37::AUTOSCALER_V1)],
         conversion: Some(autoscaling::CONVERSION),
         ..AUTOSCALER
     },

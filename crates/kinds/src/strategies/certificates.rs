@@ -296,7 +296,7 @@ fn certificates(text: &str) -> Result<(), String> {
 }
 
 /// The parts of a certificate: what is signed, an algorithm, a signature.
-fn one_certificate(rest: &mut Reader<'_>) -> Result<(), &'static str> {
+pub(super) fn one_certificate(rest: &mut Reader<'_>) -> Result<(), &'static str> {
     let mut parts = rest.enter(tag::SEQUENCE)?;
     parts.enter(tag::SEQUENCE)?;
     parts.enter(tag::SEQUENCE)?;

@@ -8,6 +8,7 @@ mod allocation;
 mod capacity;
 mod selectors;
 pub(crate) mod slices;
+pub(crate) mod taint_rules;
 
 use std::collections::BTreeSet;
 

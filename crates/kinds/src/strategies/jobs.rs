@@ -85,7 +85,7 @@ fn labels_of_template(object: &mut Value) {
 fn prepare_job(object: &mut Value, context: &StrategyContext<'_>) {
     let uid = get(object, &["metadata", "uid"]).as_str().unwrap_or("").to_owned();
     let name = get(object, &["metadata", "name"]).as_str().unwrap_or("").to_owned();
-    pods::drop_disabled_in_template(object);
+    pods::drop_disabled_in_template(object, context);
     let Some(map) = object.as_object_mut() else { return };
     map.insert("status".to_owned(), json!({}));
     let Some(spec) = ensure(map, "spec") else { return };

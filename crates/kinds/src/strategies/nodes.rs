@@ -48,10 +48,12 @@ pub(crate) const NODE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// The configuration of a kubelet is no longer the API server's; plugins still see that one was sent.
+/// The configuration of a kubelet is no longer the API server's; plugins still see that one was sent. How pods of a node
+/// are preempted is behind a feature that is off.
 fn drop_config_source(node: &mut Value) {
     if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("configSource");
+        spec.remove("podPreemptionPolicy");
     }
 }
 

@@ -60,6 +60,7 @@ fn check(case: &Value) -> Result<(), String> {
     let row = row_of(case);
     let scene = Scene::default();
     let context = StrategyContext {
+        minor: Default::default(),
         dry_run: case["dryRun"] == true,
         unlabelled: case["body"]["metadata"]["labels"].is_null(),
         ..scene.context()
@@ -169,7 +170,7 @@ fn defaults_are_idempotent_and_nothing_panics() {
         serde_json::from_str(include_str!("../../testdata/create.json")).expect("the committed extract");
     let scene = Scene::default();
     let context = scene.context();
-    for row in &rows() {
+    for row in &rows(Default::default()) {
         let strategy = &row.strategy;
         let odd = [
             json!(null),

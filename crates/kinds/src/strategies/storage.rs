@@ -69,17 +69,21 @@ fn without_prevention(driver: &mut Value) {
     }
 }
 
+/// A generation is counted, but a new driver has none.
+pub(super) fn count_driver(new: &mut Value, old: &Value) {
+    if get(new, &["spec"]) != get(old, &["spec"]) {
+        let generation = kubewright_model::object::generation(old) + 1;
+        kubewright_model::object::metadata_mut(new).insert("generation".to_owned(), generation.into());
+    }
+}
+
 /// How CSIDrivers are written.
 pub(crate) const DRIVER: Strategy = Strategy {
     unconditional_update: false,
     prepare_create: |new, _| without_prevention(new),
     prepare_update: |new, old, _| {
         without_prevention(new);
-        // A generation is counted, but a new driver has none.
-        if get(new, &["spec"]) != get(old, &["spec"]) {
-            let generation = kubewright_model::object::generation(old) + 1;
-            kubewright_model::object::metadata_mut(new).insert("generation".to_owned(), generation.into());
-        }
+        count_driver(new, old);
     },
     default: |object| {
         let Some(spec) = object.as_object_mut().and_then(|object| ensure(object, "spec")) else {

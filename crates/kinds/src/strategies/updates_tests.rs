@@ -447,7 +447,7 @@ fn what_is_immutable_stays() {
 #[test]
 fn every_metadata_check_reports_its_errors() {
     let check = |group: &str, kind: &str, of_status: bool, expected: [usize; 4]| {
-        let resource = rows()
+        let resource = rows(Default::default())
             .into_iter()
             .find(|row| row.group == group && row.version == "v1" && row.kind == kind)
             .expect("a built-in kind");

@@ -91,8 +91,8 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
             pods::defaults::template(object);
         }
     },
-    prepare_create: |object, _| pods::drop_disabled_in_template(object),
-    prepare_update: |new, _, _| pods::drop_disabled_in_template(new),
+    prepare_create: |object, context| pods::drop_disabled_in_template(object, context),
+    prepare_update: |new, _, context| pods::drop_disabled_in_template(new, context),
     validate_create: lone_template,
     validate_update: |new, _| lone_template(new),
     warnings: |new, old| {
@@ -233,15 +233,15 @@ fn without_max_unavailable(object: &mut Value) {
     }
 }
 
-fn start_empty(object: &mut Value, _: &StrategyContext<'_>) {
+pub(super) fn start_empty(object: &mut Value, context: &StrategyContext<'_>) {
     empty_status(object);
     status_defaults(object);
-    pods::drop_disabled_in_template(object);
+    pods::drop_disabled_in_template(object, context);
 }
 
-fn keep_status(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+pub(super) fn keep_status(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
     keep(new, old, "status");
-    pods::drop_disabled_in_template(new);
+    pods::drop_disabled_in_template(new, context);
 }
 
 fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {

@@ -65,6 +65,15 @@ impl SigningRequest {
         SigningRequest::of_pem(&base64::decode(text).map_err(unreadable)?)
     }
 
+    /// Reads a request that is DER.
+    ///
+    /// # Errors
+    /// Why it is no request.
+    pub fn of_der(der: &[u8]) -> Result<SigningRequest, &'static str> {
+        budget::spend_on_text(der.len());
+        request(der)
+    }
+
     /// Reads a request that is one PEM block.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use kubewright::k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, N
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_model::Minor;
 use kubewright_model::facts::amounts::is_counted_in_wholes;
 use kubewright_schema::names;
 
@@ -199,7 +200,7 @@ impl Nodes {
     }
 
     /// The status of a node as its kubelet posts it; `None` when it says so already.
-    pub(super) fn status(&self, node: &Node, now: Timestamp) -> Option<NodeStatus> {
+    pub(super) fn status(&self, node: &Node, minor: Minor, now: Timestamp) -> Option<NodeStatus> {
         let name = meta::name(&node.metadata);
         let before = node.status.clone().unwrap_or_default();
         let mut next = before.clone();
@@ -219,7 +220,7 @@ impl Nodes {
             ]);
         }
         let info = before.node_info.clone().filter(|info| !info.kubelet_version.is_empty());
-        next.node_info = Some(info.unwrap_or_else(|| node_info(name)));
+        next.node_info = Some(info.unwrap_or_else(|| node_info(name, minor)));
         let pressure = meta::annotation(&node.metadata, PRESSURE).unwrap_or_default();
         let short_of = |what: &str| pressure.split(',').any(|one| one.trim() == what);
         let of_room = |type_, what, yes, no, text: &str| match short_of(what) {
@@ -330,10 +331,10 @@ pub(super) fn address(node: &Node) -> String {
 }
 
 /// The machine's facts: `kubectl get nodes` shows the version, and every field says that nothing runs here.
-fn node_info(name: &str) -> NodeSystemInfo {
+fn node_info(name: &str, minor: Minor) -> NodeSystemInfo {
     let simulated = || "simulated".to_owned();
     NodeSystemInfo {
-        kubelet_version: kubewright_objects::KUBERNETES_VERSION.to_owned(),
+        kubelet_version: minor.version().to_owned(),
         container_runtime_version: "simulated://".to_owned(),
         os_image: simulated(),
         kernel_version: simulated(),
@@ -442,7 +443,7 @@ mod tests {
         let check = |metadata: Value, status: Value, expected: Option<(bool, bool, &str)>| {
             let node = json!({ "metadata": metadata, "status": status });
             let node: Node = serde_json::from_value(node).expect("a node");
-            let posted = fleet().status(&node, Timestamp::UNIX_EPOCH);
+            let posted = fleet().status(&node, Minor::default(), Timestamp::UNIX_EPOCH);
             let holds = |status: &NodeStatus, type_: &str| {
                 let mut all = status.conditions.iter().flatten();
                 all.any(|one| one.type_ == type_ && one.status == "True")
@@ -461,7 +462,11 @@ mod tests {
                     status: Some(status),
                     ..node
                 };
-                assert_eq!(fleet().status(&again, Timestamp::MAX), None, "it is said once");
+                assert_eq!(
+                    fleet().status(&again, Minor::default(), Timestamp::MAX),
+                    None,
+                    "it is said once"
+                );
             }
         };
         let annotated = |key: &str, value: &str| json!({ "annotations": { key: value } });

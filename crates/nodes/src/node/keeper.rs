@@ -14,12 +14,14 @@ use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Res
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
+use kubewright_model::Minor;
 use kubewright_objects::meta;
 use kubewright_objects::node::{self, RENEW};
 
 /// Keeps the nodes.
 pub(crate) struct Keeper {
     nodes: Arc<Nodes>,
+    minor: Minor,
     /// Whether Leases are renewed.
     heartbeats: bool,
     /// The annotations of nodes of which was told that they say nothing.
@@ -27,10 +29,11 @@ pub(crate) struct Keeper {
 }
 
 /// The controller of the simulated nodes.
-pub(crate) fn controller(nodes: Arc<Nodes>, heartbeats: bool) -> Controller {
+pub(crate) fn controller(nodes: Arc<Nodes>, minor: Minor, heartbeats: bool) -> Controller {
     let told = Mutex::default();
     Controller::of(Keeper {
         nodes,
+        minor,
         heartbeats,
         told,
     })
@@ -78,7 +81,7 @@ impl Keeper {
 
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
-        let Some(status) = self.nodes.status(node, ctx.now()) else {
+        let Some(status) = self.nodes.status(node, self.minor, ctx.now()) else {
             return Ok(());
         };
         let mut next = (**node).clone();

@@ -9,7 +9,7 @@ use super::order::{self, Place};
 use super::special::Special;
 use crate::budget;
 
-static TEXT: &str = include_str!("../../data/kubernetes-1.36.protobuf");
+static TEXT: &str = include_str!("../../data/kubernetes.protobuf");
 
 /// Types of `meta/v1` that protobuf never carries: they stand here for the order of their fields.
 static JSON_ONLY: &str = "[io.k8s.apimachinery.pkg.apis.meta.v1.json -]
@@ -280,6 +280,8 @@ fn field(text: &'static str, prefix: &'static str) -> Option<Field> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn all() -> impl Iterator<Item = &'static Message> {
@@ -313,12 +315,19 @@ mod tests {
         let mut compared = 0;
         for message in all() {
             let Message { prefix, name, .. } = message;
-            let Some(schema) = crate::schema::catalog::definition(&format!("{prefix}.{name}")) else {
+            let of = |minor| crate::schema::catalog::of(minor).definition(&format!("{prefix}.{name}"));
+            let schemas: Vec<_> = crate::Minor::ALL.into_iter().filter_map(of).collect();
+            if schemas.is_empty() {
                 continue;
-            };
+            }
             let mut names = Vec::new();
             collect(message, &mut names);
-            let known: Vec<&str> = schema.properties.keys().map(String::as_str).collect();
+            // The table is that of all versions.
+            let known: BTreeSet<&str> = schemas
+                .iter()
+                .flat_map(|schema| schema.properties.keys())
+                .map(String::as_str)
+                .collect();
             let known: Vec<&str> = known
                 .into_iter()
                 .filter(|name| !["apiVersion", "kind"].contains(name))

@@ -458,7 +458,7 @@ fn any_special(special: special::Special) -> BoxedStrategy<Value> {
 
 /// Every kind there is, with its version.
 fn kinds() -> Vec<(&'static str, &'static str)> {
-    let all = include_str!("../../data/kubernetes-1.36.kinds").lines();
+    let all = include_str!("../../data/kubernetes.kinds").lines();
     let kinds = all.filter_map(|line| line.split('\t').next()?.trim_start_matches('/').rsplit_once('/'));
     kinds
         .filter(|(api_version, kind)| table::kind(api_version, kind).is_some())

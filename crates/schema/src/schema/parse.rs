@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use kubewright_values::Minor;
 use serde_json::{Map, Value};
 
 use super::special::Special;
@@ -17,10 +18,10 @@ use crate::path::FieldPath;
 const REFERENCE: &str = "#/components/schemas/";
 
 /// Reads a definition of the catalog.
-pub(crate) fn definition(name: &'static str, text: &Value) -> Schema {
+pub(crate) fn definition(name: &'static str, minor: Minor, text: &Value) -> Schema {
     let mut reader = Reader {
         errors: Vec::new(),
-        built_in: true,
+        built_in: Some(minor),
     };
     let mut schema = reader.schema(text, &FieldPath::root());
     schema.name = Some(name);
@@ -32,7 +33,7 @@ pub(crate) fn definition(name: &'static str, text: &Value) -> Schema {
 pub(super) fn crd(text: &Value, at: &FieldPath) -> Result<Schema, Vec<FieldError>> {
     let mut reader = Reader {
         errors: Vec::new(),
-        built_in: false,
+        built_in: None,
     };
     let schema = reader.schema(text, at);
     if reader.errors.is_empty() {
@@ -44,8 +45,8 @@ pub(super) fn crd(text: &Value, at: &FieldPath) -> Result<Schema, Vec<FieldError
 
 struct Reader {
     errors: Vec<FieldError>,
-    /// Only built-in definitions may refer to each other.
-    built_in: bool,
+    /// Only built-in definitions may refer to each other: to those of the same version.
+    built_in: Option<Minor>,
 }
 
 impl Reader {
@@ -112,8 +113,8 @@ impl Reader {
     }
 
     fn reference(&mut self, value: &Value, at: &FieldPath) -> SchemaRef {
-        if self.built_in
-            && let Some(found) = self.named(value, at)
+        if let Some(minor) = self.built_in
+            && let Some(found) = self.named(value, minor, at)
         {
             return found;
         }
@@ -121,10 +122,13 @@ impl Reader {
     }
 
     /// `{$ref}`, or `{allOf: [{$ref}]}` with words of its own, as kube-apiserver writes it.
-    fn named(&mut self, value: &Value, at: &FieldPath) -> Option<SchemaRef> {
-        let target = |value: &Value| super::catalog::static_name(value.get("$ref")?.as_str()?.strip_prefix(REFERENCE)?);
+    fn named(&mut self, value: &Value, minor: Minor, at: &FieldPath) -> Option<SchemaRef> {
+        let target = |value: &Value| {
+            let name = value.get("$ref")?.as_str()?.strip_prefix(REFERENCE)?;
+            super::catalog::of(minor).static_name(name)
+        };
         if let Some(name) = target(value) {
-            return Some(SchemaRef::named(name, None));
+            return Some(SchemaRef::named(name, minor, None));
         }
         let [only] = value.get("allOf")?.as_array()?.as_slice() else {
             return None;
@@ -133,7 +137,7 @@ impl Reader {
         let mut own = value.as_object()?.clone();
         own.remove("allOf");
         let overlay = self.schema(&Value::Object(own), at);
-        Some(SchemaRef::named(name, Some(Box::new(overlay))))
+        Some(SchemaRef::named(name, minor, Some(Box::new(overlay))))
     }
 
     fn child(&mut self, from: &Map<String, Value>, at: &FieldPath, key: &str) -> Option<SchemaRef> {

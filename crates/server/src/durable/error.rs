@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use kubewright_apiserver::Minor;
+
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,6 +45,16 @@ pub enum DataDirError {
         found: u64,
         /// The newest that is known here.
         known: u64,
+    },
+    /// The folder holds the objects of a newer version of Kubernetes than the cluster is to serve.
+    #[error("{} holds the objects of a cluster of Kubernetes {found}, and Kubernetes {asked} does not know all of them; start it with --kubernetes-version {found}, or name another folder", path.display())]
+    NewerKubernetes {
+        /// The folder.
+        path: PathBuf,
+        /// The version whose objects it holds.
+        found: String,
+        /// The version that was to be served.
+        asked: Minor,
     },
     /// The folder's contents differ from the written ones. Nothing in it was touched.
     #[error("{} is damaged:\n  {}\n{rescue}", file.display(), damage.join("\n  "))]

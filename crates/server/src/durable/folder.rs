@@ -5,14 +5,15 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use kubewright_apiserver::Minor;
 use serde_json::{Value, json};
 
 use super::OBJECTS_FILE;
 use super::error::DataDirError;
 use super::identity;
 
-/// The version of everything in the folder. Raise it when an older kubewright would misread the files.
-pub(super) const FORMAT: u64 = 1;
+/// The newest version of everything in the folder. Raise it when an older kubewright would misread the files.
+pub(super) const FORMAT: u64 = 2;
 const MARK: &str = "kubewright.json";
 const LOCK: &str = "lock";
 
@@ -20,9 +21,16 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    marked: bool,
+    mark: Option<Mark>,
     /// Until a writer takes it.
     lock: Option<File>,
+}
+
+/// What the mark of a folder says.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// The second number of the version of Kubernetes whose objects it holds. Folders of the first one do not say it.
+    kubernetes: u64,
 }
 
 impl Folder {
@@ -39,8 +47,8 @@ impl Folder {
         let path = path.canonicalize().map_err(DataDirError::io("find", path))?;
         check_content(&path)?;
         let lock = Some(take_lock(&path)?);
-        let marked = read_mark(&path)?;
-        Ok(Folder { path, marked, lock })
+        let mark = read_mark(&path)?;
+        Ok(Folder { path, mark, lock })
     }
 
     /// Where it is.
@@ -50,7 +58,7 @@ impl Folder {
 
     /// Whether the folder has its mark: it does from the first complete start on.
     pub(super) fn is_marked(&self) -> bool {
-        self.marked
+        self.mark.is_some()
     }
 
     /// Hands over the lock that keeps other processes out: it must live as long as something in the folder is written,
@@ -59,12 +67,33 @@ impl Folder {
         self.lock.take()
     }
 
-    /// Writes the mark of the folder, unless it has one already.
-    pub(super) fn mark(&self) -> Result<(), DataDirError> {
-        if self.marked {
-            return Ok(());
+    /// Refuses a version of Kubernetes that is older than the one whose objects the folder holds: it does not know all
+    /// their kinds and fields.
+    pub(super) fn check_version(&self, minor: Minor) -> Result<(), DataDirError> {
+        match self.mark {
+            Some(mark) if mark.kubernetes > u64::from(minor.number()) => Err(DataDirError::NewerKubernetes {
+                path: self.path.clone(),
+                found: format!("1.{}", mark.kubernetes),
+                asked: minor,
+            }),
+            _ => Ok(()),
         }
-        let text = json!({"what": "the data of a kubewright cluster", "format": FORMAT});
+    }
+
+    /// Writes the mark of the folder, unless it has the same already. Without a version that of the present mark stays.
+    pub(super) fn mark(&self, minor: Option<Minor>) -> Result<(), DataDirError> {
+        let kubernetes = match (minor, self.mark) {
+            (Some(minor), Some(mark)) if mark.kubernetes == u64::from(minor.number()) => return Ok(()),
+            (None, Some(_)) => return Ok(()),
+            (minor, _) => minor.unwrap_or(Minor::OLDEST).to_string(),
+        };
+        // Programs that know the first format know the first version alone, and do not read which one it is.
+        let format = if kubernetes == Minor::OLDEST.to_string() {
+            1
+        } else {
+            FORMAT
+        };
+        let text = json!({"what": "the data of a kubewright cluster", "format": format, "kubernetes": kubernetes});
         self.write_whole(MARK, format!("{text:#}\n").as_bytes())
     }
 
@@ -183,24 +212,26 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
     Ok(file)
 }
 
-/// Whether the mark is there; an error when it is not one of ours.
-fn read_mark(path: &Path) -> Result<bool, DataDirError> {
+/// The mark, if it is there; an error when it is not one of ours.
+fn read_mark(path: &Path) -> Result<Option<Mark>, DataDirError> {
     let name = path.join(MARK);
     let text = match read_text(&name) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DataDirError::io("read", name)(error)),
     };
-    let format = serde_json::from_str::<Value>(&text)
-        .ok()
-        .and_then(|mark| mark.get("format").and_then(Value::as_u64));
-    match format {
-        Some(found) if found > FORMAT => Err(DataDirError::NewerFormat {
+    let mark = serde_json::from_str::<Value>(&text).unwrap_or_default();
+    let kubernetes = match mark.get("kubernetes") {
+        None => Some(u64::from(Minor::OLDEST.number())),
+        Some(text) => text.as_str().and_then(|text| text.strip_prefix("1.")?.parse().ok()),
+    };
+    match mark.get("format").and_then(Value::as_u64).zip(kubernetes) {
+        Some((found, _)) if found > FORMAT => Err(DataDirError::NewerFormat {
             path: name,
             found,
             known: FORMAT,
         }),
-        Some(_) => Ok(true),
+        Some((_, kubernetes)) => Ok(Some(Mark { kubernetes })),
         None => Err(DataDirError::Damaged {
             damage: vec![format!(
                 "it does not say which format the folder has: {:?}",

@@ -35,6 +35,7 @@ mod unsynced;
 use std::path::Path;
 use std::sync::Arc;
 
+use kubewright_apiserver::Minor;
 use kubewright_apiserver::storage::journal::Restored;
 
 use self::identity::FileIdentity;
@@ -58,9 +59,14 @@ pub struct Opened {
 }
 
 /// Opens the folder of a cluster, and makes it when it is not there; unless `synced`, the journal does not wait for the
-/// disk. Reads all of it: not for an asynchronous thread.
-pub fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
+/// disk. Reads all of it: not for an asynchronous thread. The folder remembers the version of Kubernetes: a newer one may
+/// go on with it, an older one may not.
+///
+/// # Errors
+/// When the folder is not a cluster's, is in use, damaged, or of a newer version.
+pub fn open(path: &Path, synced: bool, minor: Minor) -> Result<Opened, DataDirError> {
     let mut folder = Folder::open(path)?;
+    folder.check_version(minor)?;
     let file = folder.path().join(OBJECTS_FILE);
     if !file.exists() {
         if folder.is_marked() {
@@ -73,7 +79,7 @@ pub fn open(path: &Path, synced: bool) -> Result<Opened, DataDirError> {
         }
         load::create(&folder, &file)?;
     }
-    folder.mark()?;
+    folder.mark(Some(minor))?;
     let (database, restored) = load::open(&file, synced)?;
     let reopen = {
         let file = file.clone();

@@ -50,7 +50,7 @@ pub struct Report {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
-/// let opened = kubewright_server::open_data_dir(folder.path(), true)?;
+/// let opened = kubewright_server::open_data_dir(folder.path(), true, Default::default())?;
 /// opened.journal.close();
 /// drop(opened);
 /// let report = kubewright_server::repair(folder.path())?;
@@ -93,7 +93,7 @@ pub fn repair(path: &Path) -> Result<Report, DataDirError> {
         sync_folder(folder.path())
     };
     exchange().map_err(DataDirError::io("replace", &file))?;
-    folder.mark()?;
+    folder.mark(None)?;
     Ok(Report {
         damage,
         kept: Some(kept),

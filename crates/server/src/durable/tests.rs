@@ -82,7 +82,7 @@ impl Waiting {
     }
 
     fn open(path: &Path) -> Waiting {
-        let opened = super::open(path, true).expect("the folder is intact");
+        let opened = super::open(path, true, Default::default()).expect("the folder is intact");
         Waiting::new(opened.journal, opened.restored, Bounds::default())
     }
 
@@ -169,7 +169,8 @@ fn the_durable_storage_conforms() {
     let count = std::sync::atomic::AtomicUsize::new(0);
     let violations = conformance::check(&|limits| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let opened = super::open(&folder.path().join(number.to_string()), true).expect("a new folder");
+        let opened =
+            super::open(&folder.path().join(number.to_string()), true, Default::default()).expect("a new folder");
         let bounds = Bounds {
             history: limits.history,
             buffer: limits.buffer,
@@ -178,6 +179,27 @@ fn the_durable_storage_conforms() {
         Box::new(Waiting::new(opened.journal, opened.restored, bounds))
     });
     assert_eq!(violations, []);
+}
+
+/// A folder of the first format does not say its version: it is the oldest.
+#[test]
+fn a_folder_goes_on_with_a_newer_version_and_not_with_an_older_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mark = folder.path().join("kubewright.json");
+    let open = |minor| super::open(folder.path(), true, minor).map(drop);
+    let says = |word: &str| std::fs::read_to_string(&mark).expect("the mark").contains(word);
+    open(Minor::V36).expect("a new folder");
+    assert!(says("\"format\": 1") && says("\"kubernetes\": \"1.36\""));
+    std::fs::write(&mark, r#"{"what": "the data of a kubewright cluster", "format": 1}"#).expect("the mark");
+    open(Minor::V36).expect("an older program's folder");
+    open(Minor::V37).expect("a newer version");
+    assert!(says("\"format\": 2") && says("\"kubernetes\": \"1.37\""));
+    let why = open(Minor::V36).expect_err("an older version").to_string();
+    assert!(
+        why.contains("of Kubernetes 1.37, and Kubernetes 1.36 does not know all of them"),
+        "{why}"
+    );
+    open(Minor::V37).expect("the same version");
 }
 
 #[test]
@@ -236,7 +258,7 @@ fn secrets_are_made_once_and_their_owners() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut first = None;
     for round in 0..3 {
-        let opened = super::open(folder.path(), true).expect("an empty folder");
+        let opened = super::open(folder.path(), true, Default::default()).expect("an empty folder");
         let secret = opened
             .folder
             .keep("pki/sa.key", || Ok::<_, DataDirError>(format!("secret {round}")))

@@ -54,7 +54,11 @@ mod tests {
     #[tokio::test]
     async fn long_decisions_are_made_elsewhere() {
         let env = Arc::new(RealEnv::new(jiff::Timestamp::now));
-        let parts = Parts::new(Kinds::new(kubewright_kinds::built_in()), env, Config::default());
+        let parts = Parts::new(
+            Kinds::new(kubewright_kinds::built_in(Default::default())),
+            env,
+            Config::default(),
+        );
         let write = |store: &str, object: serde_json::Value| {
             let store = format!("{store}.rbac.authorization.k8s.io");
             parts.storage.create(&store, "default/r", object).expect("it is new");

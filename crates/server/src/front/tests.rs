@@ -14,7 +14,11 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn front(workers: Workers) -> Front {
     let env = Arc::new(RealEnv::new(jiff::Timestamp::now));
-    let api = ApiServer::new(Kinds::new(kubewright_kinds::built_in()), env, Config::default());
+    let api = ApiServer::new(
+        Kinds::new(kubewright_kinds::built_in(Default::default())),
+        env,
+        Config::default(),
+    );
     Front::new(api, CancellationToken::new(), Duration::from_secs(60), workers)
 }
 

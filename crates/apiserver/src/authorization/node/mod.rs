@@ -16,6 +16,7 @@ use kubewright_schema::fields::Operator;
 
 use self::graph::{Graph, Kind};
 use super::{Attributes, Authorizer, Decision, KnownRules, Rule, bootstrap};
+use crate::model::Minor;
 use crate::model::user::UserInfo;
 use crate::storage::{Followed, Storage};
 
@@ -38,11 +39,11 @@ fn no<T>(why: impl Into<String>) -> Result<T, String> {
 
 impl Nodes {
     /// With the objects of `storage`.
-    pub fn new(storage: Arc<dyn Storage>) -> Nodes {
+    pub fn new(storage: Arc<dyn Storage>, minor: Minor) -> Nodes {
         Nodes {
             storage,
             graph: Followed::new(&graph::STORES),
-            rules: bootstrap::cluster_role_rules("system:node"),
+            rules: bootstrap::cluster_role_rules(minor, "system:node"),
         }
     }
 

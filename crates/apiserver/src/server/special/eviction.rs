@@ -84,7 +84,10 @@ impl Call<'_> {
         row.group = "policy".into();
         row.kind = "Eviction".into();
         row.subresources = Vec::new();
-        row.schema = catalog::for_kind("policy", "v1", "Eviction").expect("the catalog has the kind Eviction");
+        let catalog = catalog::of(self.kinds.minor());
+        row.schema = catalog
+            .for_kind("policy", "v1", "Eviction")
+            .expect("the catalog has the kind Eviction");
         row
     }
 

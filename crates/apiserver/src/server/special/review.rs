@@ -21,7 +21,7 @@ use crate::model::Operation;
 use crate::model::object;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
-use crate::model::{Resource, Verbs};
+use crate::model::{Minor, Resource, Verbs};
 use crate::server::Call;
 use crate::server::managed;
 use crate::server::options::WriteOptions;
@@ -106,7 +106,7 @@ impl Call<'_> {
                     _ => Ok(()),
                 };
             }
-            other => validate(object, other),
+            other => validate(object, other, self.server.config.minor),
         };
         if errors.is_empty() {
             return Ok(());
@@ -314,20 +314,25 @@ fn label_requirements(selector: &Value) -> (Vec<labels::Requirement>, bool) {
 }
 
 /// The errors in an access review.
-fn validate(object: &Value, review: Review) -> Vec<FieldError> {
+fn validate(object: &Value, review: Review, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let root = At::root(object);
     let spec = root.key("spec");
     let (resource, path) = (spec.key("resourceAttributes"), spec.key("nonResourceAttributes"));
     // As Go prints the fields of a struct that has no names for JSON.
     let shown = json!({"Path": path.key("path").text(), "Verb": path.key("verb").text()});
+    let one = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+    // From 1.37 on the error is about both of them.
+    let (why, place) = match minor >= Minor::V37 {
+        true => (one, &spec),
+        false => ("cannot be specified in combination with resourceAttributes", &path),
+    };
     if resource.present() && path.present() {
-        let why = "cannot be specified in combination with resourceAttributes";
-        errors.invalid_value(&path, shown.clone(), why);
+        errors.invalid_value(place, shown.clone(), why);
     }
     if !resource.present() && !path.present() {
-        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        errors.invalid_value(&resource, Value::Null, why);
+        let place = if minor >= Minor::V37 { &spec } else { &resource };
+        errors.invalid_value(place, Value::Null, one);
     }
     if review != Review::SelfSubjectAccess && spec.key("user").text().is_empty() && spec.key("groups").is_empty() {
         let why = "at least one of user or group must be specified";

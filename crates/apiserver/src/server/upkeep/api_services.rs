@@ -16,6 +16,7 @@ use crate::env::{rfc3339, uuid};
 use crate::model::facts::locally_available;
 use crate::model::form;
 use crate::model::object;
+use crate::registry::Snapshot;
 use crate::registry::definitions::Definitions;
 use crate::server::Inner;
 use crate::storage::{Derived, Followed, ListRequest, SharedMap, StoredObject};
@@ -27,7 +28,7 @@ const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 const MANAGER: &str = "kube-apiserver";
 
 /// The order in which clients prefer built-in groups and their versions: group, its priority, version, its priority.
-const BUILT_IN: [(&str, u32, &str, u32); 21] = [
+const BUILT_IN: [(&str, u32, &str, u32); 22] = [
     ("", 18_000, "v1", 1),
     ("admissionregistration.k8s.io", 16_700, "v1", 15),
     ("apiextensions.k8s.io", 16_700, "v1", 15),
@@ -49,14 +50,18 @@ const BUILT_IN: [(&str, u32, &str, u32); 21] = [
     ("resource.k8s.io", 16_200, "v1", 21),
     ("scheduling.k8s.io", 16_600, "v1", 15),
     ("storage.k8s.io", 16_800, "v1", 15),
+    ("storagemigration.k8s.io", 15_800, "v1", 15),
 ];
 
 /// The priorities of custom groups and their versions.
 const CUSTOM: (u32, u32) = (1000, 100);
 
 /// The APIServices of built-in kinds, as they are created.
-pub(crate) fn of_built_in_kinds() -> impl Iterator<Item = Value> {
-    BUILT_IN.iter().map(|(group, of_group, version, of_version)| {
+pub(crate) fn of_built_in_kinds(kinds: &Snapshot) -> impl Iterator<Item = Value> {
+    let served = BUILT_IN
+        .iter()
+        .filter(|(group, _, version, _)| kinds.has_version(group, version));
+    served.map(|(group, of_group, version, of_version)| {
         let mut spec = json!({"groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version});
         if !group.is_empty() {
             spec["group"] = json!(group);
@@ -260,19 +265,22 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::registry::Registry;
+    use crate::model::Minor;
+    use crate::registry::{Kinds, Registry};
 
     #[test]
     fn every_built_in_version_has_one() {
-        let kinds = Registry::new().snapshot();
-        // But for the group of the APIServices themselves.
-        let rows = kinds.resources();
-        let rows = rows.iter().filter(|row| &*row.group != "apiregistration.k8s.io");
-        let served: BTreeSet<String> = rows.map(|row| name(&row.group, &row.version)).collect();
-        let made: BTreeSet<String> = of_built_in_kinds()
-            .map(|service| object::name(&service).to_owned())
-            .collect();
-        assert_eq!(made, served);
+        for minor in Minor::ALL {
+            let kinds = Registry::of(Kinds::new(kubewright_kinds::built_in(minor))).snapshot();
+            // But for the group of the APIServices themselves.
+            let rows = kinds.resources();
+            let rows = rows.iter().filter(|row| &*row.group != "apiregistration.k8s.io");
+            let served: BTreeSet<String> = rows.map(|row| name(&row.group, &row.version)).collect();
+            let made: BTreeSet<String> = of_built_in_kinds(&kinds)
+                .map(|service| object::name(&service).to_owned())
+                .collect();
+            assert_eq!(made, served);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::api_services;
 use crate::authorization::bootstrap::{self as rbac, Step};
 use crate::env::rfc3339;
+use crate::model::Minor;
 use crate::model::facts::{FLOW_CONTROL, SYSTEM_CLASSES};
 use crate::model::form::full;
 use crate::model::form::key;
@@ -34,11 +35,26 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 /// Creates missing objects. Objects of an earlier run stay as they are.
 pub(crate) fn fill(server: &Inner) {
     if server.storage.revision() == fresh::EMPTY {
+        // The texts are those of the oldest version; what a later one has otherwise is made after them.
+        let changed = match server.config.minor > Minor::OLDEST {
+            true => rbac::changed(server.config.minor),
+            false => Vec::new(),
+        };
+        let is_same = |store: &str, name: &str| {
+            let is_it = |(kind, changed): &(String, String)| {
+                changed == name && store.strip_suffix(".rbac.authorization.k8s.io") == Some(&*rbac::plural(kind))
+            };
+            !changed.iter().any(is_it)
+        };
         fresh::fill(
             server.storage.as_ref(),
             server.env.as_ref(),
             server.config.service_range,
+            is_same,
         );
+        if !changed.is_empty() {
+            complete(server);
+        }
     } else {
         complete(server);
     }
@@ -77,10 +93,10 @@ fn complete(server: &Inner) {
                 "value": value, "description": description}),
         );
     }
-    for object in api_services::of_built_in_kinds() {
+    for object in api_services::of_built_in_kinds(&server.registry.snapshot()) {
         create(server, "apiregistration.k8s.io", "apiservices", object);
     }
-    for object in rbac::objects() {
+    for object in rbac::objects(server.config.minor) {
         reconcile(server, object);
     }
 }

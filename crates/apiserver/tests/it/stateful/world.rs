@@ -402,7 +402,7 @@ fn begin(clock: &Arc<Clock>, journal: &Arc<Memory>, written: &Written) -> ApiSer
         revision: written.revision,
         objects: objects.collect(),
     };
-    let kinds = Kinds::new(kubewright_kinds::built_in());
+    let kinds = Kinds::new(kubewright_kinds::built_in(Default::default()));
     let storage = MemoryStorage::journaled(config.bounds(&kinds), restored, journal.clone());
     let mut parts = Parts::new(kinds, Arc::new(Shared(clock.clone())), config);
     parts.storage = Arc::new(storage);

@@ -86,8 +86,13 @@ fn drop_disabled(slice: &mut Value) {
     let Some(spec) = slice.as_object_mut().and_then(|slice| child(slice, "spec")) else {
         return;
     };
+    for field in ["partitionTypeAttribute", "skipNodeOperations"] {
+        spec.remove(field);
+    }
     for device in each(spec, "devices") {
         device.remove("nodeAllocatableResourceMappings");
+        device.remove("nodeAllocatableResources");
+        each(device, "consumesCounters").for_each(|counter| drop(counter.remove("compatibilityGroups")));
         let attributes = child(device, "attributes").into_iter().flat_map(Object::values_mut);
         for attribute in attributes.filter_map(Value::as_object_mut) {
             for list in ["bools", "ints", "strings", "versions"] {
@@ -279,7 +284,7 @@ fn device(errors: &mut Errors, at: &At<'_>, before: Option<&Value>, per_device: 
 }
 
 /// `validateDeviceTaint`.
-fn taint(errors: &mut Errors, at: &At<'_>) {
+pub(super) fn taint(errors: &mut Errors, at: &At<'_>) {
     let (key, value) = (at.key("key"), at.key("value"));
     for message in names::qualified_name(key.text()) {
         errors.invalid_value(&key, key.text(), message);

@@ -20,7 +20,9 @@ use kubewright_model::facts::pods::{CONTAINER_LISTS, qos_class};
 
 pub(crate) use self::portions::{BINDING, EPHEMERAL_CONTAINERS, EVICTION, RESIZE};
 use super::check::{Object, child, each, ensure, fill, get, keep, text};
-use kubewright_model::{GenerationRule, GracePeriod, MetadataChecks, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{
+    GenerationRule, GracePeriod, MetadataChecks, Minor, PLAIN, StatusMetadata, Strategy, StrategyContext,
+};
 
 /// How pods are written.
 pub(crate) const POD: Strategy = Strategy {
@@ -81,7 +83,7 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     let Some(object) = pod.as_object_mut() else { return };
     annotations::sync_app_armor(object);
     scheduling::narrow_selectors(object);
-    drop_disabled(object);
+    drop_disabled(object, context);
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
         let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
@@ -104,20 +106,37 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
 }
 
 /// Removes fields of a workload's template that have no effect (`DropDisabledTemplateFields`).
-pub(crate) fn drop_disabled_in_template(workload: &mut Value) {
+pub(crate) fn drop_disabled_in_template(workload: &mut Value, context: &StrategyContext<'_>) {
+    for place in ["/spec", "/spec/jobTemplate/spec"] {
+        if let Some(spec) = workload.pointer_mut(place).and_then(Value::as_object_mut) {
+            spec.remove("scheduling");
+        }
+    }
     for place in ["/template", "/spec/template", "/spec/jobTemplate/spec/template"] {
         if let Some(template) = workload.pointer_mut(place).and_then(Value::as_object_mut) {
-            drop_disabled(template);
+            drop_disabled(template, context);
         }
     }
 }
 
 /// Removes fields of a new pod that have no effect: those behind feature gates that are off.
-fn drop_disabled(pod: &mut Object) {
+fn drop_disabled(pod: &mut Object, context: &StrategyContext<'_>) {
     let Some(spec) = child(pod, "spec") else { return };
     spec.remove("schedulingGroup");
+    spec.remove("evictionResponders");
     for list in CONTAINER_LISTS {
         for container in each(spec, list) {
+            each(container, "volumeMounts").for_each(|mount| drop(mount.remove("bindMountOptions")));
+            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+                if let Some(probe) = child(container, probe) {
+                    drop_modes(probe);
+                }
+            }
+            for hook in ["postStart", "preStop"] {
+                if let Some(hook) = child(container, "lifecycle").and_then(|lifecycle| child(lifecycle, hook)) {
+                    drop_modes(hook);
+                }
+            }
             let Some(lifecycle) = child(container, "lifecycle") else {
                 continue;
             };
@@ -127,15 +146,44 @@ fn drop_disabled(pod: &mut Object) {
         }
     }
     for volume in each(spec, "volumes") {
+        if let Some(folder) = child(volume, "emptyDir") {
+            folder.remove("mode");
+        }
+        for source in ["configMap", "secret", "downwardAPI", "projected"] {
+            if let Some(source) = child(volume, source) {
+                drop_users(source);
+            }
+        }
         let Some(projected) = child(volume, "projected") else {
             continue;
         };
         for source in each(projected, "sources") {
-            for disabled in ["clusterTrustBundle", "podCertificate"] {
-                source.remove(disabled);
+            source
+                .values_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(drop_users);
+            if context.minor < Minor::V37 {
+                source.remove("clusterTrustBundle");
+                source.remove("podCertificate");
             }
         }
     }
+}
+
+/// How a probe or a hook speaks to its server.
+fn drop_modes(handler: &mut Object) {
+    for (action, field) in [("httpGet", "protocol"), ("grpc", "mode")] {
+        if let Some(action) = child(handler, action) {
+            action.remove(field);
+        }
+    }
+}
+
+/// Whose the files of a volume are.
+fn drop_users(source: &mut Object) {
+    source.remove("defaultUser");
+    source.remove("user");
+    each(source, "items").for_each(|item| drop(item.remove("user")));
 }
 
 /// The values of a pod for which the admission plugin Priority (see `admission`) found no class.
@@ -144,9 +192,9 @@ fn admit(spec: &mut Object) {
     fill(spec, "preemptionPolicy", "PreemptLowerPriority");
 }
 
-fn prepare_update(new: &mut Value, old: &Value, _: &StrategyContext<'_>) {
+fn prepare_update(new: &mut Value, old: &Value, context: &StrategyContext<'_>) {
     keep(new, old, "status");
     if let Some(pod) = new.as_object_mut() {
-        drop_disabled(pod);
+        drop_disabled(pod, context);
     }
 }

@@ -45,7 +45,7 @@ fn hit(bytes: &mut [u8], text: &str) {
 fn check(what: &str, damage: impl FnOnce(&Path), says: &[&str], saved: Option<(u64, u64)>) {
     let (folder, revision) = folder();
     damage(folder.path());
-    let Err(error) = super::super::open(folder.path(), true) else {
+    let Err(error) = super::super::open(folder.path(), true, Default::default()) else {
         panic!("{what}: the damage is not noticed")
     };
     let text = error.to_string();
@@ -209,7 +209,8 @@ fn files_without_an_end_are_refused() {
         let (folder, _) = folder();
         let path = folder.path().join(name);
         let open = || -> Result<(), String> {
-            let opened = super::super::open(folder.path(), true).map_err(|error| error.to_string())?;
+            let opened =
+                super::super::open(folder.path(), true, Default::default()).map_err(|error| error.to_string())?;
             let secret = || Ok::<_, DataDirError>("secret".to_owned());
             let kept = ["pki/sa.key", "pki/ca.crt"].map(|name| opened.folder.keep(name, secret));
             opened.journal.close();
@@ -284,7 +285,7 @@ fn what_is_not_there_is_not_repaired() {
 fn a_folder_serves_one_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let first = Waiting::open(folder.path());
-    let error = super::super::open(folder.path(), true)
+    let error = super::super::open(folder.path(), true, Default::default())
         .map(drop)
         .expect_err("it is in use");
     let text = format!("is in use by process {}", std::process::id());

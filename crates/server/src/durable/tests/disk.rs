@@ -50,7 +50,7 @@ impl Disk {
     /// A disk with an empty store on it.
     fn new() -> Disk {
         let file = tempfile::tempdir().expect("a temporary folder");
-        let opened = super::super::open(file.path(), true).expect("a new folder");
+        let opened = super::super::open(file.path(), true, Default::default()).expect("a new folder");
         opened.journal.close();
         let bytes = std::fs::read(file.path().join(OBJECTS_FILE)).expect("it is there");
         let disk = Disk::default();

@@ -179,7 +179,7 @@ impl Call<'_> {
     /// Applies an `autoscaling/v1` Scale.
     async fn apply_scale(&mut self, paths: &ScalePaths) -> Result<Reply, Status> {
         let options = WriteOptions::parse_apply(self.query)?;
-        let configuration = Configuration::read(self.body)?;
+        let configuration = Configuration::read(self.body, self.server.config.minor)?;
         self.enter_patch(&configuration.value);
         let custom = self.resource.custom.is_some();
         let version = VERSION;

@@ -19,8 +19,8 @@ pub(super) const EMPTY: u64 = 1;
 
 static TEXTS: &str = include_str!("../../../../data/bootstrap.txt");
 
-/// Creates all of them.
-pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange) {
+/// Creates all of them that are wanted, by their store and key.
+pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange, is_wanted: impl Fn(&str, &str) -> bool) {
     let now = env::rfc3339(env.now());
     let words = |word: &str| -> Cow<'_, str> {
         match word {
@@ -38,6 +38,9 @@ pub(super) fn fill(storage: &dyn Storage, env: &dyn Env, range: ServiceRange) {
             tracing::error!(line, "a first object of a cluster has no text, so it is left out");
             continue;
         };
+        if !is_wanted(store, key) {
+            continue;
+        }
         let key = key.strip_prefix('@').map_or(Cow::Borrowed(key), words);
         if let Err(error) = storage.create_text(store, &key, with_words(template, words)) {
             tracing::error!(store, %key, %error, "an object that every cluster has could not be created");

@@ -1,0 +1,379 @@
+//! ClusterTrustBundle and PodCertificateRequest (`certificates.k8s.io`, from Kubernetes 1.37 on): whom pods trust, and
+//! the certificates that kubelets request for them.
+//!
+//! Not here: who may attest or sign (the admission plugin `Signers`), and that the certificate which a signer gives a pod
+//! has the requested key: it is not looked into.
+
+use std::collections::BTreeMap;
+
+use kubewright_schema::error::FieldError;
+use kubewright_schema::{base64, names};
+use serde_json::Value;
+
+use super::certificates::{one_certificate, signer_name};
+use super::check::{At, Errors, fixed, get, keep};
+use super::policy::conditions;
+use super::system::{empty_status, ensure_status};
+use kubewright_model::facts::der::{Reader, tag};
+use kubewright_model::facts::pem;
+use kubewright_model::facts::signing_request::SigningRequest;
+use kubewright_model::{MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
+
+/// How ClusterTrustBundles are written.
+pub(crate) const BUNDLE: Strategy = Strategy {
+    names: NameRule::Given,
+    unconditional_update: false,
+    metadata_checks: MetadataChecks::UPDATE_AND_CREATE,
+    validate_create: |new| bundle(new, None),
+    validate_update: |new, old| bundle(new, Some(old)),
+    fields: &[fixed(&["spec", "signerName"], "ValidateClusterTrustBundleUpdate")],
+    ..PLAIN
+};
+
+/// How PodCertificateRequests are written.
+pub(crate) const POD_REQUEST: Strategy = Strategy {
+    unconditional_update: false,
+    status_metadata: StatusMetadata::RESET,
+    default: ensure_status,
+    prepare_create: |object, _| empty_status(object),
+    prepare_update: |new, old, _| keep(new, old, "status"),
+    validate_create: pod_request,
+    fields: &[fixed(&["spec"], "ValidatePodCertificateRequestUpdate")],
+    validate_status: pod_status,
+    ..PLAIN
+};
+
+const MAX_BUNDLE: usize = 1024 * 1024;
+const MAX_UID: usize = 128;
+const MAX_REQUEST: usize = 10 * 1024;
+const MAX_CHAIN: usize = 100 * 1024;
+const HOUR: i64 = 3600;
+/// The conditions that end a request.
+const ENDS: [&str; 3] = ["Issued", "Denied", "Failed"];
+
+/// `ValidateClusterTrustBundle`.
+fn bundle(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(new);
+    let (name, spec) = (at.keys(&["metadata", "name"]), at.key("spec"));
+    let signer = spec.key("signerName");
+    errors.messages(&name, bundle_name(name.text(), signer.text()));
+    if !signer.text().is_empty() {
+        signer_name(&mut errors, &signer);
+    }
+    let text = spec.key("trustBundle");
+    // What is stored is not read again.
+    if old.is_none_or(|old| get(old, &["spec", "trustBundle"]) != text.value) {
+        anchors(&mut errors, &text);
+    }
+    errors.into_vec()
+}
+
+/// `ValidateClusterTrustBundleName`.
+fn bundle_name(name: &str, signer: &str) -> Vec<String> {
+    if signer.is_empty() {
+        return match name.contains(':') {
+            true => vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()],
+            false => names::dns1123_subdomain(name),
+        };
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        Some(rest) => names::dns1123_subdomain(rest),
+        None => vec![format!(
+            "ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}"
+        )],
+    }
+}
+
+/// `validateTrustBundle`.
+fn anchors(errors: &mut Errors, at: &At<'_>) {
+    if at.text().len() > MAX_BUNDLE {
+        return errors.push(FieldError::too_long(at.path.to_string(), MAX_BUNDLE));
+    }
+    let before = errors.len();
+    let mut known: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+    for (index, block) in pem::blocks(at.text()).enumerate() {
+        let why = match &block {
+            block if block.kind != "CERTIFICATE" => format!("has bad block type: {}", block.kind),
+            block if block.has_headers => "has PEM block headers".to_owned(),
+            block => match authority(&block.bytes) {
+                Err(_) => "does not parse as X.509".to_owned(),
+                Ok(false) => "does not have the CA bit set".to_owned(),
+                Ok(true) => {
+                    known.entry(block.bytes.clone()).or_default().push(index);
+                    continue;
+                }
+            },
+        };
+        errors.invalid_value(at, "<value omitted>", format!("entry {index} {why}"));
+    }
+    if errors.len() > before {
+        return;
+    }
+    if known.is_empty() {
+        errors.invalid_value(at, "<value omitted>", "at least one trust anchor must be provided");
+    }
+    for places in known.values().filter(|places| places.len() > 1) {
+        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+        let why = format!("duplicate trust anchor (indices [{}])", places.join(" "));
+        errors.invalid_value(at, "<value omitted>", why);
+    }
+}
+
+/// Whether a certificate says that it is an authority's (basic constraints).
+fn authority(der: &[u8]) -> Result<bool, &'static str> {
+    const EXTENSIONS: u8 = 0xa3;
+    const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
+    let mut rest = Reader::new(der);
+    one_certificate(&mut rest)?;
+    rest.end()?;
+    let mut signed = Reader::of_one(der, tag::SEQUENCE)?.enter(tag::SEQUENCE)?;
+    while !signed.is_empty() {
+        let part = signed.any()?;
+        if part.tag != EXTENSIONS {
+            continue;
+        }
+        let mut list = Reader::of_one(part.contents, tag::SEQUENCE)?;
+        while !list.is_empty() {
+            let mut extension = list.enter(tag::SEQUENCE)?;
+            if extension.value(tag::IDENTIFIER)?.contents != BASIC_CONSTRAINTS {
+                continue;
+            }
+            if extension.peek() == Some(tag::BOOLEAN) {
+                extension.any()?;
+            }
+            let mut constraints = Reader::of_one(extension.value(tag::OCTETS)?.contents, tag::SEQUENCE)?;
+            return Ok(match constraints.peek() {
+                Some(tag::BOOLEAN) => constraints.any()?.contents.iter().any(|byte| *byte != 0),
+                _ => false,
+            });
+        }
+    }
+    Ok(false)
+}
+
+/// `ValidatePodCertificateRequestCreate`.
+fn pod_request(new: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let spec = At::root(new).key("spec");
+    let signer = spec.key("signerName");
+    signer_name(&mut errors, &signer);
+    for (key, at) in spec.key("unverifiedUserAnnotations").entries() {
+        let key = key.to_lowercase();
+        let is_prefixed = key.split_once('/').is_some_and(|(domain, _)| domain.contains('.'));
+        if !is_prefixed || !names::qualified_name(&key).is_empty() {
+            let list = at.moved(spec.path.key("unverifiedUserAnnotations"));
+            errors.invalid_value(&list, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
+        }
+    }
+    for (name, uid) in [
+        ("podName", "podUID"),
+        ("serviceAccountName", "serviceAccountUID"),
+        ("nodeName", "nodeUID"),
+    ] {
+        errors.messages(&spec.key(name), names::dns1123_subdomain(spec.key(name).text()));
+        let uid = spec.key(uid);
+        if uid.text().is_empty() {
+            errors.invalid_value(&uid, "", "must not be empty");
+        }
+        if uid.text().len() > MAX_UID {
+            errors.push(FieldError::too_long(uid.path.to_string(), MAX_UID));
+        }
+    }
+    let seconds = spec.key("maxExpirationSeconds");
+    let Some(asked) = seconds.int() else {
+        errors.required(&seconds, "must be set");
+        return errors.into_vec();
+    };
+    let domain = signer.text().split('/').next().unwrap_or_default();
+    let is_of_kubernetes = domain == "kubernetes.io" || domain.ends_with(".kubernetes.io");
+    let most = if is_of_kubernetes { 24 * HOUR } else { 91 * 24 * HOUR };
+    if !(HOUR..=most).contains(&asked) {
+        errors.invalid(&seconds, format!("must be in the range [{HOUR}, {most}]"));
+    }
+    let request = spec.key("stubPKCS10Request");
+    let der = base64::decode(request.text()).unwrap_or_default();
+    let (at, why) = match der.len() {
+        0 => (
+            &spec,
+            "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set",
+        ),
+        length if length > MAX_REQUEST => {
+            errors.push(FieldError::too_long(request.path.to_string(), MAX_REQUEST));
+            return errors.into_vec();
+        }
+        _ if SigningRequest::of_der(&der).is_err() => (&request, "must be a valid PKCS#10 CSR"),
+        _ => return errors.into_vec(),
+    };
+    errors.push(FieldError {
+        bad_value: None,
+        ..FieldError::invalid(at.path.to_string(), Value::Null, why)
+    });
+    errors.into_vec()
+}
+
+/// The condition that ended a request.
+fn end(object: &Value) -> Option<&str> {
+    let list = At::root(object).keys(&["status", "conditions"]);
+    let mut ended = list.items().filter(|one| one.key("status").text() == "True");
+    ended.find_map(|one| ENDS.contains(&one.key("type").text()).then(|| one.key("type").text()))
+}
+
+/// `ValidatePodCertificateRequestStatusUpdate`, as far as it does not look into certificates.
+fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let status = At::root(new).key("status");
+    let list = status.key("conditions");
+    for (place, condition) in list.items().enumerate() {
+        let kind = condition.key("type");
+        if !ENDS.contains(&kind.text()) {
+            errors.unsupported(&kind, &ENDS);
+            continue;
+        }
+        if place > 0 {
+            errors.invalid(
+                &kind,
+                r#"There may be at most one condition with type "Issued", "Denied", or "Failed""#,
+            );
+        }
+        if condition.key("status").text() != "True" {
+            errors.unsupported(&condition.key("status"), &["True"]);
+        }
+    }
+    conditions(&mut errors, &list);
+    if !errors.is_empty() {
+        return errors.into_vec();
+    }
+    let mut refuse = |why: &str| {
+        errors.push(FieldError {
+            bad_value: None,
+            ..FieldError::invalid("status", Value::Null, why)
+        });
+    };
+    let changed = get(new, &["status"]) != get(old, &["status"]);
+    match (end(old), end(new)) {
+        (Some(_), _) if changed => refuse("immutable after PodCertificateRequest is issued, denied, or failed"),
+        (Some(_), _) => {}
+        (None, Some("Issued")) => issued(&mut errors, &status),
+        (None, Some(_)) if status.has_beyond(&["conditions"]) => {
+            refuse("non-condition status fields must be empty when denying or failing the PodCertificateRequest");
+        }
+        (None, Some(_)) => {}
+        (None, None) if changed => {
+            refuse(r#"status is immutable unless transitioning to "Issued", "Denied", or "Failed""#);
+        }
+        (None, None) => {}
+    }
+    errors.into_vec()
+}
+
+fn issued(errors: &mut Errors, status: &At<'_>) {
+    let chain = status.key("certificateChain");
+    if chain.text().len() > MAX_CHAIN {
+        return errors.push(FieldError::too_long(chain.path.to_string(), MAX_CHAIN));
+    }
+    let mut count = 0_usize;
+    for block in pem::blocks(chain.text()) {
+        if block.kind != "CERTIFICATE" {
+            return errors.invalid(
+                &chain,
+                "issued certificate chain must consist entirely of CERTIFICATE PEM blocks",
+            );
+        }
+        if one_certificate(&mut Reader::new(&block.bytes)).is_err() {
+            let which = if count == 0 {
+                "leaf certificate"
+            } else {
+                "intermediate certificate"
+            };
+            return errors.invalid(&chain, format!("{which} does not parse as valid X.509"));
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return errors.invalid(&chain, "issued certificate chain must contain at least one certificate");
+    }
+    let consistent = "must be present and consistent with the issued certificate";
+    for (field, why) in [
+        ("notBefore", consistent),
+        ("notAfter", consistent),
+        (
+            "beginRefreshAt",
+            "must be present and in the range [notbefore+10min, notafter-10min]",
+        ),
+    ] {
+        if !status.key(field).present() {
+            errors.required(&status.key(field), why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(errors: Vec<FieldError>, expected: &[&str]) {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn bundles_are_named_after_their_signer_and_hold_authorities() {
+        let of = |name: &str, signer: &str, text: &str| json!({"metadata": {"name": name}, "spec": {"signerName": signer, "trustBundle": text}});
+        let omitted = "spec.trustBundle: Invalid value: \"<value omitted>\":";
+        let none = format!("{omitted} at least one trust anchor must be provided");
+        check(bundle(&of("a", "", ""), None), &[&none]);
+        let old = of("a", "", "");
+        check(bundle(&of("a", "", ""), Some(&old)), &[]);
+        let name = "metadata.name: Invalid value: \"a:b\": ClusterTrustBundle without signer name must not have \":\" in its name";
+        check(bundle(&of("a:b", "", ""), None), &[name, &none]);
+        let name = "metadata.name: Invalid value: \"a\": ClusterTrustBundle for signerName x.io/s must be named with prefix x.io:s:";
+        check(bundle(&of("a", "x.io/s", ""), None), &[name, &none]);
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let bad = format!("{omitted} entry 0 has bad block type: PRIVATE KEY");
+        check(bundle(&of("x.io:s:a", "x.io/s", key), None), &[&bad]);
+        let no = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        check(
+            bundle(&of("a", "", no), None),
+            &[&format!("{omitted} entry 0 does not parse as X.509")],
+        );
+    }
+
+    #[test]
+    fn requests_of_pods_end_once() {
+        let status = |kind: &str, more: Value| {
+            let mut status = json!({"conditions": [{"type": kind, "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+            if let (Some(status), Some(more)) = (status.as_object_mut(), more.as_object()) {
+                status.extend(more.clone());
+            }
+            json!({ "status": status })
+        };
+        let open = json!({"status": {}});
+        check(pod_status(&status("Denied", json!({})), &open), &[]);
+        check(
+            pod_status(&status("Failed", json!({"certificateChain": "x"})), &open),
+            &[
+                "status: Invalid value: non-condition status fields must be empty when denying or failing the PodCertificateRequest",
+            ],
+        );
+        check(
+            pod_status(&status("Issued", json!({})), &open),
+            &[
+                "status.certificateChain: Invalid value: null: issued certificate chain must contain at least one certificate",
+            ],
+        );
+        check(
+            pod_status(&open, &status("Denied", json!({}))),
+            &["status: Invalid value: immutable after PodCertificateRequest is issued, denied, or failed"],
+        );
+        check(
+            pod_status(&json!({"status": {"notBefore": "2026-01-01T00:00:00Z"}}), &open),
+            &[r#"status: Invalid value: status is immutable unless transitioning to "Issued", "Denied", or "Failed""#],
+        );
+    }
+}
