@@ -406,8 +406,8 @@ pub(crate) const POD_CERTIFICATE: &[Cell] = &[
     Cell::With(|object, _| text(object, &["spec", "nodeName"]).into()),
     Cell::With(|object, _| text(object, &["spec", "signerName"]).into()),
     Cell::With(|object, _| {
-        let ended = ["Issued", "Denied", "Failed"].into_iter();
-        let state = ended.filter(|kind| condition(object, kind).is_some()).last();
+        let mut last_first = ["Failed", "Denied", "Issued"].into_iter();
+        let state = last_first.find(|kind| condition(object, kind).is_some());
         state.unwrap_or("Pending").into()
     }),
     Cell::With(|object, _| labels(get(object, &["spec", "unverifiedUserAnnotations"])).into()),

@@ -412,7 +412,7 @@ impl HelmReconciler {
                     "the upgrade failed, and the revision before is restored"
                 ),
                 Err(error) => {
-                    tracing::warn!(release = work.releases.name, %error, "the revision before the failed upgrade was not restored")
+                    tracing::warn!(release = work.releases.name, %error, "the revision before the failed upgrade was not restored");
                 }
             }
         }

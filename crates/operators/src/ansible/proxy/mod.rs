@@ -421,7 +421,7 @@ impl Serving {
                     Ok(Some(known)) => self.watch(run, &known, meta.namespace.as_deref(), tie),
                     Ok(None) => {}
                     Err(error) => {
-                        tracing::warn!(%error, plural = target.plural, "what the role sees cannot be watched")
+                        tracing::warn!(%error, plural = target.plural, "what the role sees cannot be watched");
                     }
                 }
             }

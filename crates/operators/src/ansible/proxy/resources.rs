@@ -18,9 +18,11 @@ pub(super) struct Known {
     pub(super) stored: bool,
 }
 
-/// By group and version.
+/// The kinds of a group and version.
+type KnownKinds = BTreeMap<(String, String), Arc<Vec<Known>>>;
+
 #[derive(Default)]
-pub(super) struct Resources(Mutex<BTreeMap<(String, String), Arc<Vec<Known>>>>);
+pub(super) struct Resources(Mutex<KnownKinds>);
 
 impl Resources {
     /// The kind of a path. A kind that is not known is looked for anew: its CRD may be younger than what is known.
