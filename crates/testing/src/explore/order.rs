@@ -52,10 +52,13 @@ const SIMILAR: [(&str, usize); 6] = [
     ("unsent", 1),
 ];
 
+/// The faults of each class, with how many of them come at once, by their round and by whether they are similar to others.
+type Lists = BTreeMap<(Round, bool), Vec<(usize, Vec<Fault>)>>;
+
 /// The faults of a run, each with its round, in their order. `children` says how many objects there are to be deleted
 /// after each step, the beginning among them.
 pub(super) fn of(log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, Fault)> {
-    let mut all: BTreeMap<(Round, bool), Vec<(usize, Vec<Fault>)>> = BTreeMap::new();
+    let mut all = Lists::new();
     for (classes, is_similar) in [(CLASSES.as_slice(), false), (SIMILAR.as_slice(), true)] {
         for (class, at_once) in classes {
             let mut of_class: BTreeMap<Round, Vec<Fault>> = BTreeMap::new();
