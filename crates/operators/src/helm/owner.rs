@@ -169,7 +169,7 @@ mod tests {
                 assert_eq!(named, (Some("n".to_owned()), "web".to_owned()));
             }
             assert_eq!(annotated(&meta, "Nginx.other.example.com"), None);
-            assert!(same(&owner(), &[before.clone()], &[marked]), "{text}");
+            assert!(same(&owner(), std::slice::from_ref(&before), &[marked]), "{text}");
             assert!(!same(&owner(), &[before], &[]));
         };
         check("{name: a}", Some("n"), true);

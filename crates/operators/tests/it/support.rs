@@ -62,11 +62,10 @@ pub struct Counts {
 
 impl Job {
     pub(crate) fn condition(&self, kind: &str) -> Condition {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
         conditions
-            .filter(|condition| condition.kind == kind)
+            .find(|condition| condition.kind == kind)
             .cloned()
-            .next()
             .unwrap_or_default()
     }
 

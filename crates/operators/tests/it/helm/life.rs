@@ -54,7 +54,7 @@ async fn a_release_lives_and_goes() {
     let owners = deployment.metadata.owner_references.clone().unwrap_or_default();
     assert_eq!(
         owners.iter().map(|owner| owner.uid.clone()).collect::<Vec<_>>(),
-        [uid.clone()]
+        std::slice::from_ref(&uid)
     );
     let role = format!("{}-shop", world.namespace);
     let role_api: Api<ClusterRole> = Api::all(world.cluster.kube());
