@@ -41,7 +41,7 @@ impl Project {
         if !has(root, "Cargo.toml") {
             return Err(Diagnostic::new(codes::project::NONE, "cannot build the project")
                 .at(Place::file(root.join("PROJECT").display().to_string()))
-                .because("there is no Cargo.toml beside PROJECT, so this is no Rust project")
+                .because("there is no Cargo.toml beside PROJECT, so this is not a Rust project")
                 .fix("a project in Go keeps its own tools; make one in Rust with kubewright init"));
         }
         Ok(Project {

@@ -134,11 +134,11 @@ impl Arguments {
 impl Api {
     fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
         // A question in a folder without a project would be answered in vain.
-        Project::load(disk)?;
+        let project = Project::load(disk)?;
         if !plugins.runs_own() {
             return alone(disk, &self.creating, output, plugins);
         }
-        let subject = self.creating.kind.subject();
+        let subject = self.creating.kind.subject(&project);
         let attempted = "cannot create the API";
         let external = self.creating.external.external();
         // The plugin makes both; elsewhere a type of another project is not made here.
@@ -171,14 +171,14 @@ impl Api {
 
 impl Webhook {
     fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
-        Project::load(disk)?;
+        let project = Project::load(disk)?;
         if !plugins.runs_own() {
             return alone(disk, &self.creating, output, plugins);
         }
         let unknown = plugins.own_keys(self.plugins);
         scaffold::no_plugins(&unknown, "create webhook").map_err(|wrong| or_where(wrong, &unknown))?;
         let asked = CreateWebhook {
-            subject: self.creating.kind.subject(),
+            subject: self.creating.kind.subject(&project),
             defaulting: self.defaulting,
             validation: self.programmatic_validation,
             conversion: self.conversion,
