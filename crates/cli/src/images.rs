@@ -80,11 +80,11 @@ fn rows(text: &str) -> Result<Vec<(String, String)>, String> {
     }
     let table = match document.get("images") {
         None => return Ok(Vec::new()),
-        Some(item) => item.as_table_like().ok_or("[images] is no table")?,
+        Some(item) => item.as_table_like().ok_or("[images] is not a table")?,
     };
     let row = |(image, command): (&str, &Item)| match command.as_str() {
         Some(command) if !command.trim().is_empty() => Ok((image.to_owned(), command.to_owned())),
-        _ => Err(format!("the row {image:?} is no command")),
+        _ => Err(format!("the row {image:?} is not a command")),
     };
     table.iter().map(row).collect()
 }
@@ -107,8 +107,8 @@ mod tests {
             "[images]\n\"shop:dev\" = \"cargo run\"\n\"a:*\" = \"b\"",
             "[(\"shop:dev\", \"cargo run\"), (\"a:*\", \"b\")]",
         );
-        check("[images]\n\"shop:dev\" = 7", "the row \"shop:dev\" is no command");
-        check("images = 7", "[images] is no table");
+        check("[images]\n\"shop:dev\" = 7", "the row \"shop:dev\" is not a command");
+        check("images = 7", "[images] is not a table");
         check("[images", "TOML parse error");
     }
 }

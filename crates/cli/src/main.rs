@@ -11,6 +11,9 @@
 //! |---|---|---|
 //! | a command: add, change | a file in `commands`, a page in `docs/src/commands` | `book.rs` in `tests/it` types the page's commands |
 //! | what `explore` plays | `crates/testing/src/explore`; the command: `commands/explore.rs` | `explore.rs` in `tests/it` |
+//! | which command is in which group of the help | `groups.rs` | the table there |
+//! | which values a shell completes | `complete.rs` | `status.rs` in `tests/it` |
+//! | what a long step prints meanwhile | `progress.rs` | the tests there |
 //! | what `demo` plays | `commands/demo.rs`; the player: `crates/demo` | `demo.rs` in `tests/it` |
 //! | what `dev` does next | `commands/dev/lifecycle.rs` | the table there, `dev.rs` in `tests/it` |
 //! | what `dev` shows or advises | `commands/dev/renderer.rs`, `screen.rs` and `advice.rs` beside it | the tables and snapshots there |
@@ -34,7 +37,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use anstream::ColorChoice;
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -43,20 +47,22 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 mod allocator;
 mod audit;
 mod commands;
+mod complete;
 mod confirm;
 mod descriptors;
 mod dropin;
 mod errors;
 mod external;
 mod files;
+mod groups;
 mod hints;
 mod images;
 mod kubeconfig;
 mod output;
 mod parent;
 mod program;
+mod progress;
 mod project;
-
 mod regular;
 mod rest;
 mod rollout;
@@ -82,9 +88,61 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// How to print: `text` for people, `json` (one object a line) for machines.
-    #[arg(long, short, global = true, value_enum, default_value_t = Format::Text)]
+    #[command(flatten)]
+    global: Global,
+}
+
+/// The options of every command.
+#[derive(Clone, Copy, Debug, Args)]
+struct Global {
+    /// Output format: text for people, json (one object per line) for programs
+    #[arg(long, short, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT", display_order = 1000)]
     output: Format,
+
+    /// When to use color; `auto` is on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", display_order = 1001)]
+    color: Color,
+
+    /// Print no progress, only results, warnings and errors
+    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = 1002)]
+    quiet: bool,
+
+    /// Log more to standard error: -v what happens, -vv every step [env: KUBEWRIGHT_LOG, RUST_LOG]
+    #[arg(long, short, global = true, action = ArgAction::Count, display_order = 1003)]
+    verbose: u8,
+}
+
+/// When to use color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// What a command line says, before it is parsed: errors in it have a color, too.
+    fn of(typed: &[OsString]) -> Color {
+        let words: Vec<&str> = typed.iter().filter_map(|word| word.to_str()).collect();
+        let pairs = words.windows(2).filter(|pair| pair[0] == "--color").map(|pair| pair[1]);
+        let joined = words.iter().filter_map(|word| word.strip_prefix("--color="));
+        match pairs.chain(joined).last() {
+            Some("always") => Color::Always,
+            Some("never") => Color::Never,
+            _ => Color::Auto,
+        }
+    }
+
+    fn choice(self) -> ColorChoice {
+        match self {
+            Color::Auto => ColorChoice::Auto,
+            Color::Always => ColorChoice::Always,
+            Color::Never => ColorChoice::Never,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,10 +157,12 @@ enum Command {
     Manifests(commands::manifests::Arguments),
     Dev(commands::dev::Arguments),
     Run(commands::run::Arguments),
+    Test(commands::test::Arguments),
     Install(commands::install::Arguments),
     Uninstall(commands::uninstall::Arguments),
     Deploy(commands::deploy::Arguments),
     Undeploy(commands::undeploy::Arguments),
+    Status(commands::status::Arguments),
     BuildInstaller(commands::build_installer::Arguments),
     Bundle(commands::bundle::Arguments),
     Cluster(commands::cluster::Arguments),
@@ -129,20 +189,26 @@ fn main() -> ExitCode {
     if let Some(done) = dropin::called(started) {
         return done;
     }
+    // A shell asks here while a person presses Tab.
+    clap_complete::CompleteEnv::with_factory(command)
+        .bin("kubewright")
+        .complete();
     let typed: Vec<OsString> = std::env::args_os().collect();
-    let (command, plugins) = external::Chain::prepare(&typed, Arguments::command());
+    Color::of(&typed).choice().write_global();
+    let (command, plugins) = external::Chain::prepare(&typed, command());
     let read = command.try_get_matches_from(typed);
     let arguments = match read.and_then(|read| Arguments::from_arg_matches(&read)) {
         Ok(arguments) => arguments,
         Err(wrong) => return misused(&wrong),
     };
-    let output = arguments.output;
+    let output = arguments.global.output;
+    progress::set(arguments.global.quiet, output == Format::Json);
     // An operator logs by its own flags.
     if !matches!(
         arguments.command,
         Command::AnsibleOperator(_) | Command::HelmOperator(_)
     ) {
-        log_to_stderr();
+        log_to_stderr(arguments.global.verbose);
     }
     descriptors::raise();
     let done = match arguments.command {
@@ -156,10 +222,12 @@ fn main() -> ExitCode {
         Command::Manifests(manifests) => block_on(manifests.run(output)),
         Command::Dev(dev) => block_on(dev.run(output, started)),
         Command::Run(run) => block_on(run.run(output)),
+        Command::Test(test) => block_on(test.run(output, started)),
         Command::Install(install) => block_on(install.run(output)),
         Command::Uninstall(uninstall) => block_on(uninstall.run(output)),
         Command::Deploy(deploy) => block_on(deploy.run(output)),
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
+        Command::Status(status) => block_on(status.run(output)),
         Command::BuildInstaller(build) => build.run(output),
         Command::Bundle(bundle) => bundle.run(output),
         Command::Cluster(cluster) => block_on_each_processor(cluster.run(output, started)),
@@ -185,6 +253,11 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// The command line as a whole.
+fn command() -> clap::Command {
+    groups::grouped(Arguments::command())
 }
 
 /// Prints the error in the arguments, or the requested help. Without a command the help is what a person wants.
@@ -296,15 +369,21 @@ fn on<T, F: Future<Output = Result<T, output::Failure>>>(
     done
 }
 
-/// Warnings of the libraries go to standard error; `KUBEWRIGHT_LOG=kubewright=debug`, or `RUST_LOG`, shows more.
-fn log_to_stderr() {
+/// Errors of the libraries go to standard error; `-v`, or `KUBEWRIGHT_LOG` or `RUST_LOG` (`kubewright=debug`), shows
+/// more.
+fn log_to_stderr(verbose: u8) {
+    // The command that made a request reports the API's answer, once.
+    let quiet = Targets::new().with_target("kube_client", LevelFilter::OFF);
     let mut variables = ["KUBEWRIGHT_LOG", "RUST_LOG"].into_iter();
-    let chosen = variables.find_map(|name| std::env::var(name).ok()?.parse().ok());
-    let filter: Targets = chosen.unwrap_or_else(|| {
-        // The command that made a request reports the API's answer, once.
-        let quiet = Targets::new().with_target("kube_client", LevelFilter::OFF);
-        quiet.with_default(LevelFilter::ERROR)
-    });
-    let printed = tracing_subscriber::fmt::layer().with_writer(|| commands::dev::screen::Log);
+    let mut chosen = || variables.find_map(|name| std::env::var(name).ok()?.parse().ok());
+    let filter: Targets = match verbose {
+        0 => chosen().unwrap_or_else(|| quiet.with_default(LevelFilter::ERROR)),
+        1 => quiet.with_default(LevelFilter::INFO),
+        _ => Targets::new().with_default(LevelFilter::DEBUG),
+    };
+    let colored = anstream::AutoStream::choice(&std::io::stderr()) != ColorChoice::Never;
+    let printed = tracing_subscriber::fmt::layer()
+        .with_ansi(colored)
+        .with_writer(|| commands::dev::screen::Log);
     tracing_subscriber::registry().with(printed.with_filter(filter)).init();
 }

@@ -55,6 +55,7 @@ impl Format {
     ///
     /// A closed pipe (`kubewright demo | head`) ends the process quietly, as it does for other commands.
     pub(crate) fn say(self, text: &str, event: &Value) {
+        crate::progress::printed();
         let mut out = anstream::stdout().lock();
         let written = match self {
             Format::Text => writeln!(out, "{text}"),
@@ -67,6 +68,7 @@ impl Format {
 
     /// Prints a doubt to standard error.
     pub(crate) fn warning(self, text: &str, event: &Value) {
+        crate::progress::printed();
         let mut out = anstream::stderr().lock();
         // Standard error is gone, so there is no place for the text.
         let _ = match self {

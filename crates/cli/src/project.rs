@@ -30,7 +30,7 @@ impl Project {
         if !project.root.join("Cargo.toml").is_file() {
             return Err(Diagnostic::new(codes::project::NONE, "cannot build the project")
                 .at(Place::file(project.root.join("PROJECT").display().to_string()))
-                .because("there is no Cargo.toml beside PROJECT, so this is no Rust project")
+                .because("there is no Cargo.toml beside PROJECT, so this is not a Rust project")
                 .fix("a project in Go keeps its own tools; make one in Rust with kubewright init"));
         }
         Ok(project)

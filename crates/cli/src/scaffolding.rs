@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use kubewright_codegen::project::Project;
 use kubewright_codegen::scaffold::{Delete, External, License, Subject};
 use kubewright_codegen::{Diagnostic, Place, Plan, codes};
 use serde_json::json;
@@ -17,12 +18,12 @@ const MAX_LISTED: usize = 5;
 /// How a plan is carried out.
 #[derive(Debug, Args)]
 pub(crate) struct Writing {
-    /// Print which files would be written, and write nothing
+    /// Print what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Show what would change as a diff, and write nothing
-    #[arg(long)]
+    /// Show what would change as a diff, and change nothing
+    #[arg(long, conflicts_with = "dry_run")]
     pub(crate) diff: bool,
 }
 
@@ -30,36 +31,38 @@ pub(crate) struct Writing {
 #[derive(Debug, Args)]
 pub(crate) struct Kind {
     /// Group of the kind, without the project's domain; `core` is Kubernetes' core group
-    #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "GROUP", default_value = "", hide_default_value = true, add = clap_complete::ArgValueCandidates::new(crate::complete::groups))]
     group: String,
 
     /// Version, such as v1 or v1beta1
-    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true, add = clap_complete::ArgValueCandidates::new(crate::complete::versions))]
     version: String,
 
-    /// Kind, such as Guestbook
-    #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true)]
+    /// Kind, such as Guestbook; for a kind that exists also its plural
+    #[arg(long, value_name = "KIND", default_value = "", hide_default_value = true, add = clap_complete::ArgValueCandidates::new(crate::complete::kinds))]
     kind: String,
 }
 
 impl Kind {
-    pub(crate) fn subject(&self) -> Subject {
-        Subject {
+    /// The kind, whether it was typed as Guestbook, guestbook or guestbooks.
+    pub(crate) fn subject(&self, project: &Project) -> Subject {
+        let typed = Subject {
             group: self.group.clone(),
             version: self.version.clone(),
             kind: self.kind.clone(),
-        }
+        };
+        typed.resolved(project)
     }
 }
 
-/// Under which terms the project stands.
+/// The license and the owner of the project.
 #[derive(Debug, Args)]
 pub(crate) struct Terms {
     /// Copyright owner; written to Cargo.toml as the author
     #[arg(long)]
     owner: Option<String>,
 
-    /// Licence: apache2 (the default of a new project) or none
+    /// License: apache2 (the default of a new project) or none
     #[arg(long)]
     license: Option<String>,
 
@@ -73,7 +76,7 @@ impl Terms {
         self.owner.clone()
     }
 
-    /// The licence, if something was said about it.
+    /// The license, if something was said about it.
     ///
     /// # Errors
     /// When it is not known.
@@ -83,8 +86,8 @@ impl Terms {
             None => Ok(None),
             Some(name) => License::named(name).map(Some).ok_or_else(|| {
                 Diagnostic::new(codes::project::FLAGS, attempted)
-                    .because(format!("--license {name:?} is not known"))
-                    .fix("say apache2 or none, or hand a header over with --license-file")
+                    .because(format!("{name:?} is not a license that this command knows"))
+                    .fix("pass apache2 or none, or the text of a header with --license-file")
             }),
         }
     }
@@ -142,9 +145,9 @@ pub(crate) struct Deleting {
 
 impl Deleting {
     /// Everything of the kind.
-    pub(crate) fn all(&self) -> Delete {
+    pub(crate) fn all(&self, project: &Project) -> Delete {
         Delete {
-            subject: self.kind.subject(),
+            subject: self.kind.subject(project),
             force: self.force,
             ..Delete::default()
         }
@@ -192,7 +195,7 @@ pub(crate) fn ask(given: Option<bool>, question: &str, flag: &str, attempted: &s
         Answer::No => Ok(false),
         Answer::Unasked(why) => Err(Diagnostic::new(codes::project::MISSING, attempted)
             .because(format!("{question}? {why}"))
-            .fix(format!("say --{flag} or --{flag}=false"))),
+            .fix(format!("pass --{flag} or --{flag}=false"))),
     }
 }
 

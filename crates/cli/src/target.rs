@@ -72,6 +72,16 @@ fn sources(file: Option<&Path>) -> Vec<PathBuf> {
     }
 }
 
+/// The names of the contexts of the kubeconfig, for completion; none when it cannot be read.
+pub(crate) fn contexts() -> Vec<String> {
+    let is_regular = |path: &PathBuf| regular::check(path).is_ok();
+    if !sources(None).iter().any(is_regular) {
+        return Vec::new();
+    }
+    let config = Kubeconfig::read().map(|config| config.contexts).unwrap_or_default();
+    config.into_iter().map(|context| context.name).collect()
+}
+
 impl Target {
     /// Reads the kubeconfig and finds the context: the one named, or the current one. `file` is the value of
     /// `--kubeconfig`; without it `$KUBECONFIG` and `~/.kube/config` count, as for kubectl.
@@ -178,7 +188,7 @@ impl Target {
             None => refused,
         };
         Err(refused.fix(format!(
-            "{}if you mean this one, say {} {}",
+            "{}if you mean this one, pass {} {}",
             asked.alternative, asked.flag, self.context
         )))
     }
@@ -448,7 +458,7 @@ mod tests {
           at: FILE
           because: its server https://10.1.2.3 is not a cluster of this machine: 10.1.2.3 is not a loopback address
           because: it replaces definitions there
-          fix: without --context … ; if you mean this one, say --allow-context prod-eu
+          fix: without --context … ; if you mean this one, pass --allow-context prod-eu
         ");
         assert!(
             refused(Some("prod-us"))

@@ -1,7 +1,7 @@
 //! An error for a person: the attempt, the place, the cause, the fix.
 //!
 //! Every [`Diagnostic`] carries a stable [`Code`], so that it can be looked up (`kubewright explain KWR0001`) and
-//! searched for. Not here: how it is printed (the command decides on colours and JSON).
+//! searched for. Not here: how it is printed (the command decides on colors and JSON).
 
 use std::fmt;
 

@@ -96,7 +96,7 @@ impl Request {
                             "a plug-in is given all files of the project, and they are more than {} MiB",
                             UNIVERSE >> 20
                         ))
-                        .fix("move what is no source out of the project's folder"),
+                        .fix("move files that are not sources out of the project's folder"),
                 );
             }
             universe.insert(path, text);
@@ -190,15 +190,15 @@ impl Response {
         }
         let response: Response = serde_json::from_str(text).map_err(|why| {
             wrong()
-                .because(format!("what it printed is no answer: {why}"))
-                .fix("a plug-in prints one JSON object and nothing else to standard output; words for people go to standard error")
+                .because(format!("what it printed is not a response: {why}"))
+                .fix("a plug-in prints one JSON object and nothing else to standard output; messages for people go to standard error")
         })?;
         if response.error {
             let told = response.error_msgs.unwrap_or_default();
             let told = told.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
             let wrong = told.fold(wrong(), Diagnostic::because);
             return Err(if wrong.causes.is_empty() {
-                wrong.because("it does not say why")
+                wrong.because("it gives no reason")
             } else {
                 wrong
             });
@@ -282,7 +282,7 @@ fn unsafe_path(path: &str) -> Option<String> {
     // Also `.kubewright-write`, in which writes are prepared.
     let first = parts[0].to_ascii_lowercase();
     let closed = CLOSED.iter().any(|closed| first == *closed) || first.starts_with(".kubewright");
-    closed.then(|| format!("{} is no folder of the project's own files", parts[0]))
+    closed.then(|| format!("{} is not a folder of the project's own files", parts[0]))
 }
 
 #[cfg(test)]

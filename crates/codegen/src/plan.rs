@@ -144,7 +144,7 @@ impl<'a> Plan<'a> {
             return Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
                 .at(Place::file(path))
                 .because("a file is there that this command did not write")
-                .fix("give it another name, or say --force to write over it"));
+                .fix("give it another name, or pass --force to write over it"));
         }
         self.write(path, format!("{mark}{text}"))
     }

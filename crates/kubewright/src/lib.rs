@@ -110,6 +110,7 @@ pub use kube;
 pub use kubewright_derive::rbac;
 pub use prometheus_client;
 pub use schemars;
+pub use tracing;
 
 mod action;
 mod cache;

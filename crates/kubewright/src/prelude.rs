@@ -5,6 +5,7 @@ pub use std::time::Duration;
 
 pub use crate::kube::core::ObjectMeta;
 pub use crate::kube::{CustomResource, Resource, ResourceExt};
+pub use crate::tracing;
 pub use crate::{
     Action, AdmissionRequest, Cleanup, Client, Context, Controller, Conversion, Defaulter, Denied, Error, EventType,
     Fails, FieldErrors, Manager, Object, Operator, Reconciler, Request, Result, Source, Stop, Validator, Waker, Watch,

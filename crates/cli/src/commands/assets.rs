@@ -132,7 +132,7 @@ fn named_kubectl(path: PathBuf) -> Result<PathBuf, Failure> {
     };
     let found = path.canonicalize().map_err(|why| wrong(why.to_string()))?;
     if !found.is_file() {
-        return Err(wrong("it is no file".to_owned()));
+        return Err(wrong("it is not a file".to_owned()));
     }
     Ok(found)
 }

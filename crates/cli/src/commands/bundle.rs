@@ -53,8 +53,8 @@ impl Arguments {
         let package = package(&disk)?;
         let Some(version) = self.version.or(package.version) else {
             return Err(Diagnostic::new(codes::project::MISSING, ATTEMPTED)
-                .because("Cargo.toml does not say which version the operator has")
-                .fix("say --version 0.1.0")
+                .because("Cargo.toml has no version")
+                .fix("pass --version 0.1.0")
                 .into());
         };
         let asked = bundle::Options {

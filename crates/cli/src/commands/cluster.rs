@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = listen_address)]
     listen: SocketAddr,
 
-    /// Where to write the kubeconfig, which appears when the server answers [default: a private folder, removed at the
+    /// Where to write the kubeconfig; it appears when the server answers [default: a private folder, removed at the
     /// end]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -188,6 +188,7 @@ impl Arguments {
                 None => builder,
             }
         });
+        let working = crate::progress::during("starting the cluster");
         let mut stop = std::pin::pin!(stop);
         // A large data folder takes a while to read, and may be left at any point, as by a crash.
         let running = tokio::select! {
@@ -197,6 +198,7 @@ impl Arguments {
                 return Ok(());
             }
         };
+        drop(working);
         let (address, kubeconfig) = (running.address(), running.kubeconfig.path().display().to_string());
         let took = started.elapsed();
         output.say(
@@ -227,7 +229,7 @@ fn say_stopped(output: Format) {
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    let (key, value) = pair.ok_or_else(|| "say KEY=VALUE".to_owned())?;
+    let (key, value) = pair.ok_or_else(|| "use KEY=VALUE".to_owned())?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
@@ -263,7 +265,7 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    let missing = "say an address and a port, such as 127.0.0.1:8443 or localhost:0".to_owned();
+    let missing = "use an address and a port, such as 127.0.0.1:8443 or localhost:0".to_owned();
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
         _ => return Err(missing),

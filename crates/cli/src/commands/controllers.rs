@@ -21,12 +21,12 @@ use crate::target::{Request, Target};
 /// Run the built-in controllers, scheduler and simulated nodes against another API server, until Ctrl-C
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The kubeconfig of the API server [default: $KUBECONFIG, then ~/.kube/config]
+    /// Kubeconfig to read [default: $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context in it [default: the current one]
-    #[arg(long, value_name = "NAME")]
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", add = clap_complete::ArgValueCandidates::new(crate::complete::contexts))]
     context: Option<String>,
 
     /// The name of the context once more, to confirm a cluster that is not on this machine: the controllers change its

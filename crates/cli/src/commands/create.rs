@@ -148,12 +148,12 @@ impl Api {
         // A question in a folder without a project would be answered in vain.
         let project = Project::load(disk)?;
         if ansible::is_of_ansible(&project) {
-            return self.of_ansible(disk, output);
+            return self.of_ansible(&project, disk, output);
         }
         if !plugins.runs_own() {
             return alone(disk, &self.creating, output, plugins);
         }
-        let subject = self.creating.kind.subject();
+        let subject = self.creating.kind.subject(&project);
         if charts::is_of_charts(disk) {
             let subject = charts::Subject {
                 group: subject.group,
@@ -199,8 +199,8 @@ impl Api {
         self.creating.writing.finish(disk, &plan, output)
     }
 
-    fn of_ansible(self, disk: &Disk, output: Format) -> Result<(), Failure> {
-        let subject = self.creating.kind.subject();
+    fn of_ansible(self, project: &Project, disk: &Disk, output: Format) -> Result<(), Failure> {
+        let subject = self.creating.kind.subject(project);
         let asked = ansible::CreateApi {
             group: subject.group,
             version: subject.version,
@@ -217,14 +217,14 @@ impl Api {
 
 impl Webhook {
     fn run(self, disk: &Disk, output: Format, plugins: &Chain) -> Result<(), Failure> {
-        Project::load(disk)?;
+        let project = Project::load(disk)?;
         if !plugins.runs_own() {
             return alone(disk, &self.creating, output, plugins);
         }
         let unknown = plugins.own_keys(self.plugins);
         scaffold::no_plugins(&unknown, "create webhook").map_err(|wrong| or_where(wrong, &unknown))?;
         let asked = CreateWebhook {
-            subject: self.creating.kind.subject(),
+            subject: self.creating.kind.subject(&project),
             defaulting: self.defaulting,
             validation: self.programmatic_validation,
             conversion: self.conversion,

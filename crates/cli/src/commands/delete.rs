@@ -1,6 +1,7 @@
 //! `kubewright delete api` and `delete webhook`: remove the files that `create` added.
 
 use clap::{Args, Subcommand};
+use kubewright_codegen::project::Project;
 use kubewright_codegen::scaffold::{self, Delete};
 
 use crate::files::Disk;
@@ -53,11 +54,12 @@ struct Webhook {
 impl Arguments {
     pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
+        let project = Project::load(&disk)?;
         let (plan, writing) = match self.what {
             What::Api(api) => {
                 let asked = Delete {
                     controller_name: api.controller_name,
-                    ..api.deleting.all()
+                    ..api.deleting.all(&project)
                 };
                 (scaffold::delete_api(&disk, &asked)?, api.deleting.writing)
             }
@@ -66,7 +68,7 @@ impl Arguments {
                     defaulting: webhook.defaulting,
                     validation: webhook.programmatic_validation,
                     conversion: webhook.conversion,
-                    ..webhook.deleting.all()
+                    ..webhook.deleting.all(&project)
                 };
                 (scaffold::delete_webhook(&disk, &asked)?, webhook.deleting.writing)
             }

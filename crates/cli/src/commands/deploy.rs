@@ -55,7 +55,7 @@ impl Arguments {
         let number = rendered.objects.len();
         let simulated = !self.no_wait && cluster.is_simulated(namespace(&rendered.objects)).await;
         let state = match (self.no_wait, simulated) {
-            (true, _) => "nothing was waited for",
+            (true, _) => "it was not waited for",
             (false, true) => "the pods are ready, but nothing runs in them: this cluster simulates its nodes",
             (false, false) => "the operator is available",
         };

@@ -1,4 +1,4 @@
-//! `kubewright explain`: the long story of an error code.
+//! `kubewright explain`: the explanation of an error code.
 
 use clap::Args;
 use kubewright_codegen::codes::{self, Explanation};
@@ -10,7 +10,7 @@ use crate::output::{Failure, Format, STRONG, paint};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The code, as in the error message: KWR0703, kwr0703 or 703
-    #[arg(value_name = "CODE")]
+    #[arg(value_name = "CODE", add = clap_complete::ArgValueCandidates::new(crate::complete::codes))]
     code: Option<String>,
 }
 

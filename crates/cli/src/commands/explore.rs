@@ -128,6 +128,7 @@ impl Arguments {
             .again(self.again())
             .progress(move |progress| tell(output, &last, progress));
         let stop = stop_signal()?;
+        let _working = crate::progress::during("playing the samples");
         let report = tokio::select! {
             report = explore.run() => report?,
             () = stop => return Err(Failure::new("the exploration was interrupted")),
@@ -164,7 +165,7 @@ impl Arguments {
             .filter_map(|finding| finding["id"].as_str().map(str::to_owned))
             .collect();
         match ids.is_empty() {
-            true => Err(wrong("it tells of no fault".to_owned())),
+            true => Err(wrong("it names no fault".to_owned())),
             false => Ok(ids),
         }
     }
@@ -197,7 +198,7 @@ impl Arguments {
         {
             Some(roles) => explore = explore.roles(roles),
             None => output.warning(
-                "the operator may do everything: there is no config/rbac/role.yaml (--rbac FOLDER)",
+                "the operator has all permissions: there is no config/rbac/role.yaml (--rbac FOLDER)",
                 &json!({"event": "note", "note": "the operator may do everything"}),
             ),
         }
@@ -246,7 +247,7 @@ async fn program(output: Format) -> Result<(String, PathBuf), Failure> {
             root: project.root.clone(),
             release: false,
             features: None,
-            verbosity: Verbosity::Cargo,
+            verbosity: Verbosity::shown(),
         };
         let (program, _) = program::built(&options).await?;
         return Ok((shell_word(&program.to_string_lossy()), project.root));
@@ -257,6 +258,7 @@ async fn program(output: Format) -> Result<(String, PathBuf), Failure> {
         &paint(DIM, format!("go build {package}")),
         &json!({"event": "build", "package": package}),
     );
+    let _working = crate::progress::during(format!("go build {package}"));
     let built = tokio::process::Command::new("go")
         .args(["build", "-o"])
         .arg(&binary)

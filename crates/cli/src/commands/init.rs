@@ -129,7 +129,7 @@ impl Arguments {
         if self.project_version != "3" {
             return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
                 .because(format!("there is no project version {:?}", self.project_version))
-                .fix("leave --project-version out: it is 3")
+                .fix("omit --project-version: it is 3")
                 .into());
         }
         let disk = Disk::new(&root);
@@ -140,7 +140,7 @@ impl Arguments {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(root.display().to_string()))
                     .because(why)
-                    .fix("name a folder that can be made: a file stands in its way, or the one above it is not yours to write to")
+                    .fix("name a folder that can be created: there is a file of that name, or you may not write to the folder above")
             })?;
         }
         plan.notes.extend(note);
@@ -236,7 +236,7 @@ pub(super) fn dependency(
             if !is_version(&said) {
                 return Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
                     .because(format!("{said:?} is neither a version of kubewright nor a folder"))
-                    .fix(concat!("say a version such as ", env!("CARGO_PKG_VERSION"))));
+                    .fix(concat!("pass a version such as ", env!("CARGO_PKG_VERSION"))));
             }
             return Ok((Dependency::Version(said), None));
         }

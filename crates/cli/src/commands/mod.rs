@@ -26,6 +26,8 @@ pub(crate) mod manifests;
 pub(crate) mod migrate;
 pub(crate) mod repair;
 pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod test;
 pub(crate) mod undeploy;
 pub(crate) mod uninstall;
 pub(crate) mod upgrade;

@@ -41,19 +41,19 @@ const ENABLE_WEBHOOKS: &str = "ENABLE_WEBHOOKS";
 /// `kubewright dev` needs no preparations.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The kubeconfig to read [default: $KUBECONFIG, then ~/.kube/config]
+    /// Kubeconfig to read [default: $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig [default: the current one]
-    #[arg(long, value_name = "NAME")]
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", add = clap_complete::ArgValueCandidates::new(crate::complete::contexts))]
     context: Option<String>,
 
     /// Run the operator with the permissions of the kubeconfig in every cluster
     #[arg(long)]
     as_admin: bool,
 
-    /// Build with optimisations, as `cargo build --release`
+    /// Build with optimizations, as `cargo build --release`
     #[arg(long)]
     release: bool,
 
@@ -78,7 +78,7 @@ impl Arguments {
             root: project.root.clone(),
             release: self.release,
             features: self.features.clone(),
-            verbosity: Verbosity::Cargo,
+            verbosity: Verbosity::shown(),
         };
         let (program, _) = program::built(&options).await?;
         let kubeconfig = project.private_folder()?.join("run-kubeconfig");
@@ -161,7 +161,7 @@ impl Arguments {
             Ok(status) => Err(Failure::from(
                 Diagnostic::new(codes::dev::ENDED, "the operator ended")
                     .because(status)
-                    .fix("what it printed last says why"),
+                    .fix("its last lines say why"),
             )),
             Err(why) => Err(Failure::new("cannot wait for the operator").because(why)),
         }

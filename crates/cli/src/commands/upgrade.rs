@@ -87,7 +87,7 @@ fn theirs(project: &Project, disk: &Disk, base: &mut MemoryFiles) -> Result<Memo
 fn nothing_to_compare(project: &Project) -> Diagnostic {
     let old = project.cli_version.as_deref().unwrap_or("unknown");
     let wrong = Diagnostic::new(codes::project::MISSING, ATTEMPTED).because(format!(
-        "PROJECT says that version {old} made it, and this is {VERSION}; what {old} wrote is needed to see what you changed"
+        "the project was scaffolded by version {old}, and this is {VERSION}; the scaffold of {old} is needed to find your changes"
     ));
     wrong.fix(format!(
         "cargo install kubewright-cli --locked --git {} --tag v{old} --root DIR, then kubewright upgrade --from-program DIR/bin/kubewright",
@@ -106,7 +106,7 @@ fn is_another(folder: &Path, project: &Path) -> Result<(), Diagnostic> {
     }
     Err(Diagnostic::new(codes::project::FLAGS, ATTEMPTED)
         .at(Place::file(folder.display().to_string()))
-        .because("--from names the project itself, so none of your changes could be told from the scaffold, and all would be lost")
+        .because("--from names the project itself, so your changes could not be distinguished from the scaffold, and all would be lost")
         .fix("name a folder in which the old version ran: kubewright alpha generate --output-dir DIR"))
 }
 
@@ -124,7 +124,7 @@ fn folder_files(folder: &Path) -> Result<MemoryFiles, Diagnostic> {
     }
     Err(Diagnostic::new(codes::project::NONE, ATTEMPTED)
         .at(Place::file(folder.display().to_string()))
-        .because("the folder has no file named PROJECT, so it is no scaffold of this project")
+        .because("the folder has no file PROJECT, so it is not a scaffold of this project")
         .fix("make it with the old version: kubewright alpha generate --output-dir DIR"))
 }
 
@@ -137,6 +137,7 @@ fn asked(program: &Path, project: &Path) -> Result<MemoryFiles, Diagnostic> {
             .fix("name a program that can be run with --from-program")
     };
     let folder = temporary_folder()?;
+    let _working = crate::progress::during("running the old version");
     let done = Command::new(program)
         .args(["alpha", "generate", "--input-dir"])
         .arg(project)

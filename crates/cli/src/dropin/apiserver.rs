@@ -56,7 +56,7 @@ pub(super) fn main(arguments: &[String], started: Instant) -> ExitCode {
     for text in &settings.warnings {
         warn(text);
     }
-    crate::log_to_stderr();
+    crate::log_to_stderr(0);
     crate::descriptors::raise();
     let done = crate::block_on_one_thread(async {
         let ended = run(settings, parent, started).await;

@@ -24,7 +24,19 @@ mod process;
 const COMMANDS: [&[&str]; 4] = [&["init"], &["edit"], &["create", "api"], &["create", "webhook"]];
 
 /// Flags that are kubewright's alone, and whether a value follows.
-const OURS: [(&str, bool); 4] = [("plugins", true), ("output", true), ("dry-run", false), ("diff", false)];
+const OURS: [(&str, bool); 11] = [
+    ("--plugins", true),
+    ("--output", true),
+    ("-o", true),
+    ("--color", true),
+    ("--dry-run", false),
+    ("--diff", false),
+    ("--quiet", false),
+    ("-q", false),
+    ("--verbose", false),
+    ("-v", false),
+    ("-vv", false),
+];
 
 /// A program that takes part.
 #[derive(Clone, Debug)]
@@ -118,7 +130,9 @@ impl Chain {
             let flags: Vec<Arg> = listed.unwrap_or_else(|| line.unknown.iter().map(|name| any(name)).collect());
             for flag in flags {
                 let has = |known: &Arg| known.get_long() == flag.get_long();
-                let is_known = ["help", "output"].map(Some).contains(&flag.get_long());
+                let is_known = ["help", "output", "color", "quiet", "verbose"]
+                    .map(Some)
+                    .contains(&flag.get_long());
                 if !is_known && !command.get_arguments().any(has) {
                     change(command, |command| command.arg(flag.help_heading(heading.clone())));
                 }
@@ -182,7 +196,7 @@ pub(crate) fn or_where(wrong: Diagnostic, keys: &[String]) -> Diagnostic {
     let is_unknown = |key: &&String| !scaffold::is_own_plugin(key) && Key::parse(key).is_some();
     match keys.iter().find(is_unknown) {
         Some(key) if wrong.code == codes::project::PLUGIN => {
-            wrong.because(format!("nor is there a program for {key} in {}", place()))
+            wrong.because(format!("and there is no program for {key} in {}", place()))
         }
         _ => wrong,
     }
@@ -258,8 +272,7 @@ impl CommandLine {
         }
         let mut found = Vec::new();
         while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").unwrap_or_default();
-            let (name, has_value) = name.split_once('=').map_or((name, false), |(name, _)| (name, true));
+            let (name, has_value) = word.split_once('=').map_or((&*word, false), |(name, _)| (name, true));
             match OURS.iter().find(|(ours, _)| *ours == name) {
                 Some((_, true)) if !has_value => drop(words.next()),
                 Some(_) => {}

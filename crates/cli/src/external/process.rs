@@ -91,6 +91,7 @@ pub(super) fn run(
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|why| wrong(why.to_string()))?;
+    let _working = crate::progress::during(format!("running the plug-in {}", key.title()));
     let (text, limit) = (request.to_text(), timeout());
     runtime.block_on(async {
         let mut child = Command::new(path)
@@ -117,7 +118,7 @@ pub(super) fn run(
                 Err(wrong(format!("its answer is longer than {} MiB", ANSWER >> 20)))
             }
             Ok(Ok((printed, status))) if status.success() => {
-                String::from_utf8(printed).map_err(|_| wrong("its answer is no UTF-8 text".to_owned()))
+                String::from_utf8(printed).map_err(|_| wrong("its answer is not UTF-8".to_owned()))
             }
             Ok(Ok((_, status))) => Err(wrong(format!("it ended with {status}"))),
             Ok(Err(why)) => Err(wrong(why.to_string())),

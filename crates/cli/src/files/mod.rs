@@ -144,7 +144,7 @@ impl Files for Disk {
             Err(why) => {
                 let fix = match why.kind() {
                     ErrorKind::InvalidData => "save it as UTF-8, or take it back from version control",
-                    ErrorKind::IsADirectory => "a folder stands where a file belongs: move it away",
+                    ErrorKind::IsADirectory => "there is a folder where a file must be: move it away",
                     ErrorKind::InvalidInput | ErrorKind::FileTooLarge => "put the file of the project in its place",
                     _ => "see who may read it, and run the command again",
                 };

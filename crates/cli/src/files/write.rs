@@ -50,7 +50,7 @@ impl<'p> Prepared<'p> {
             if disk.read(path)? != change.before {
                 return Err(Diagnostic::new(codes::files::EDITED, ATTEMPTED)
                     .at(Place::file(path))
-                    .because("the file was changed while the command was thinking")
+                    .because("the file changed while the command ran")
                     .fix(format!("run the command again; {UNCHANGED}")));
             }
         }
@@ -174,7 +174,7 @@ fn refused(disk: &Disk, place: &Path, why: &io::Error, state: &str) -> Diagnosti
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "make the folder writable for you",
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
-            "a file stands where a folder belongs, or the other way round: move it away"
+            "there is a file where a folder must be, or the other way round: move it away"
         }
         _ => "correct what the cause names",
     };

@@ -17,6 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::output::{BAD, paint};
 use crate::regular;
 
 /// How much of cargo's output is printed.
@@ -29,6 +30,17 @@ pub(crate) enum Verbosity {
     Cargo,
     /// Compiler errors only, on standard error.
     Errors,
+}
+
+impl Verbosity {
+    /// For a command that goes on after the build: on a terminal a person sees cargo's progress, elsewhere its errors
+    /// are shown.
+    pub(crate) fn shown() -> Verbosity {
+        match crate::progress::cargo_draws() && !crate::progress::is_quiet() {
+            true => Verbosity::Cargo,
+            false => Verbosity::Errors,
+        }
+    }
 }
 
 /// What is built, and how much of cargo's output is printed.
@@ -61,7 +73,7 @@ pub(crate) enum Outcome {
 /// Why there is no program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// The first error as the compiler shows it, with colours; empty when cargo has shown it already.
+    /// The first error as the compiler shows it, with colors; empty when cargo has shown it already.
     pub(crate) rendered: String,
     /// Where it is: `src/lib.rs:12:5`.
     pub(crate) place: Option<String>,
@@ -94,11 +106,16 @@ pub(crate) async fn build(
     let mut group = Group(command(options).spawn()?);
     let (out, err) = (group.0.stdout.take(), group.0.stderr.take());
     let read_out = async {
-        let (mut messages, mut packages) = (Vec::new(), BTreeSet::new());
+        let (mut messages, mut packages, mut compiled) = (Vec::new(), BTreeSet::new(), 0);
         if let Some(out) = out {
             let mut lines = BufReader::new(out).lines();
             while let Some(line) = lines.next_line().await? {
                 messages.extend(Message::of(&line));
+                if options.verbosity == Verbosity::Errors && line.contains("\"compiler-artifact\"") {
+                    compiled += 1;
+                    // Cargo's own bar, which knows how many there are, is not drawn.
+                    let _ = progress.try_send((compiled, 0));
+                }
                 packages.extend(package(&line));
             }
         }
@@ -106,7 +123,7 @@ pub(crate) async fn build(
     };
     let read_err = async {
         match err {
-            Some(err) => read_progress(err, progress).await,
+            Some(err) => read_progress(err, &progress).await,
             None => Ok(String::new()),
         }
     };
@@ -168,6 +185,11 @@ fn command(options: &BuildOptions) -> Command {
             .env("CARGO_TERM_COLOR", "never")
             .stderr(Stdio::piped());
     }
+    match anstream::ColorChoice::global() {
+        anstream::ColorChoice::Always => drop(command.env("CARGO_TERM_COLOR", "always")),
+        anstream::ColorChoice::Never => drop(command.env("CARGO_TERM_COLOR", "never")),
+        _ => {}
+    }
     if options.release {
         command.arg("--release");
     }
@@ -198,7 +220,7 @@ impl Drop for Group {
 /// Reads cargo's standard error: progress goes to `progress`, the rest is given back.
 async fn read_progress(
     mut err: impl tokio::io::AsyncRead + Unpin,
-    progress: mpsc::Sender<(usize, usize)>,
+    progress: &mpsc::Sender<(usize, usize)>,
 ) -> std::io::Result<String> {
     let mut stderr = String::new();
     let mut rest = Vec::new();
@@ -321,6 +343,16 @@ fn package(line: &str) -> Option<PathBuf> {
 }
 
 impl Failed {
+    /// The first error in full, and how many there are; indented as the entries of `dev` are.
+    pub(crate) fn text(&self) -> String {
+        let count = match self.errors {
+            1 => "does not compile".to_owned(),
+            count => format!("does not compile: {count} errors, the first one is"),
+        };
+        let indented = self.rendered.replace('\n', &format!("\n{:12}", ""));
+        format!("{}\n{:12}{indented}", paint(BAD, count), "")
+    }
+
     fn of(messages: Vec<Message>, stderr: &str) -> Failed {
         let mut errors = messages.into_iter().filter_map(|message| match message {
             // "aborting due to 2 previous errors" is a summary and no error.

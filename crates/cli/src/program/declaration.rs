@@ -54,10 +54,7 @@ pub(crate) async fn ask(program: &Path, root: &Path) -> Result<Declaration, Diag
             .lines()
             .rfind(|line| !line.trim().is_empty())
             .unwrap_or("nothing");
-        return Err(no_declaration(format!(
-            "it failed ({}) and said: {last}",
-            output.status
-        )));
+        return Err(no_declaration(format!("it failed ({}): {last}", output.status)));
     }
     Declaration::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|why| why.at(Place::file("src/main.rs")))
 }

@@ -34,11 +34,28 @@ pub(crate) fn no_cargo(why: std::io::Error) -> Diagnostic {
 pub(crate) async fn built(options: &BuildOptions) -> Result<(PathBuf, Duration), Failure> {
     // Held until the build is done: dropping it would cancel.
     let (_keep, cancel) = oneshot::channel();
-    let (progress, _) = mpsc::channel(1);
+    let (progress, mut done) = mpsc::channel(8);
     let stop = stop_signal()?;
+    // Cargo's own bar, on a terminal, says more.
+    let is_drawn = options.verbosity == Verbosity::Cargo && crate::progress::cargo_draws();
+    let working = (!is_drawn).then(|| crate::progress::during("compiling the operator"));
+    let told = async {
+        while let Some((done, total)) = done.recv().await {
+            let of = if total > 0 {
+                format!(" of {total}")
+            } else {
+                String::new()
+            };
+            if let Some(working) = &working {
+                working.now(format!("compiling the operator: {done}{of} crates"));
+            }
+        }
+        std::future::pending().await
+    };
     let outcome = tokio::select! {
         built = build::build(options, cancel, progress) => built.map_err(no_cargo)?.outcome,
         () = stop => Outcome::Cancelled,
+        never = told => never,
     };
     match outcome {
         Outcome::Program(program, took) => Ok((program, took)),
@@ -56,7 +73,7 @@ fn build_failed(options: &BuildOptions, failed: Failed) -> Diagnostic {
             .because(format!("it does not compile; the first error is at {place}"))
             .fix("cargo build shows the errors"),
         (None, "") => failure
-            .because("it does not compile (the compiler's words are above)")
+            .because("it does not compile; the errors are above")
             .fix("correct the first error and run the command again; nothing was written"),
         (None, text) => failure
             .because(text.trim_start_matches("error: ").to_owned())
@@ -84,7 +101,7 @@ mod tests {
             Some("src/lib.rs:1:2"),
             "the first error is at src/lib.rs:1:2",
         );
-        check("", None, "words are above");
+        check("", None, "the errors are above");
         check("error: the package has no program", None, "the package has no program");
     }
 }

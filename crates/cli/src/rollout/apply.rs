@@ -137,7 +137,9 @@ pub(super) fn advised(diagnostic: Diagnostic, why: &kube::Error) -> Diagnostic {
     };
     match status.code {
         409 => diagnostic.fix("--force-conflicts takes the fields over from whoever owns them"),
-        403 => diagnostic.fix("ask for the rights: who deploys an operator needs at least those that its roles grant"),
+        403 => {
+            diagnostic.fix("get the permissions: whoever deploys an operator needs at least those that its roles grant")
+        }
         _ => diagnostic,
     }
 }

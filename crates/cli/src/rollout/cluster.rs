@@ -13,7 +13,7 @@ use crate::target::Target;
 
 /// A cluster that answers.
 pub(crate) struct Cluster {
-    pub(super) client: Client,
+    pub(crate) client: Client,
     /// One line about it, for people.
     pub(crate) title: String,
 }
@@ -26,7 +26,12 @@ pub(super) struct Kinds {
 }
 
 impl Cluster {
-    pub(super) async fn connect(target: &Target) -> Result<Cluster, Diagnostic> {
+    /// Connects to a cluster, and asks whether it is there.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(crate) async fn connect(target: &Target) -> Result<Cluster, Diagnostic> {
+        let _working = crate::progress::during(format!("connecting to {}", target.server));
         let client = target.client().await?;
         let cluster = Cluster {
             client,
@@ -45,7 +50,7 @@ impl Cluster {
     }
 
     /// The error of a request: the server's words, or that it does not answer.
-    pub(super) fn failed(&self, attempted: String, why: &kube::Error) -> Diagnostic {
+    pub(crate) fn failed(&self, attempted: String, why: &kube::Error) -> Diagnostic {
         match why {
             kube::Error::Api(status) => {
                 Diagnostic::new(codes::config::REFUSED, attempted).because(if status.message.is_empty() {

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kubewright_cluster::go_duration;
-use kubewright_codegen::Diagnostic;
+use kubewright_codegen::{Diagnostic, Place, codes};
 use serde_json::{Value, json};
 
 use crate::output::{Failure, Format};
@@ -37,8 +37,9 @@ use crate::project::Project;
 use crate::target::{Request, Target};
 
 pub(crate) use apply::{Applying, apply_all};
-use cluster::Cluster;
+pub(crate) use cluster::Cluster;
 use found::Found;
+pub(crate) use ready::missing;
 use remove::{Removing, remove_all};
 pub(crate) use render::render;
 use trial::would_remove;
@@ -46,23 +47,23 @@ use trial::would_remove;
 /// Which cluster, and how long to wait for it.
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArguments {
-    /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config]
+    /// Kubeconfig to read [default: $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig [default: its current one]
-    #[arg(long, value_name = "NAME")]
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", add = clap_complete::ArgValueCandidates::new(crate::complete::contexts))]
     pub(crate) context: Option<String>,
 
-    /// How long to wait: `90s`, `5m`
+    /// How long to wait, such as 90s or 5m
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = duration)]
     pub(crate) timeout: Duration,
 
-    /// Change nothing, and print what would happen; the API server validates every object
+    /// Print what would change, and change nothing; the API server validates every object
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Change nothing, and show what would change as a diff
+    /// Show what would change as a diff, and change nothing
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) diff: bool,
 }
@@ -124,7 +125,7 @@ pub(crate) fn chosen(
     target.allow(&Request {
         command,
         confirmed: named.then_some(target.context.as_str()),
-        harm: "it is merely the current context: nobody named it, and this project has not used it before",
+        harm: "it is only the current context: you did not name it, and this project has not used it before",
         alternative: "",
         flag: "--context",
     })?;
@@ -146,7 +147,7 @@ pub(crate) struct RemovalArguments {
     cluster: ClusterArguments,
 
     /// Succeed if an object does not exist
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", hide_default_value = true, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     ignore_not_found: bool,
 
     /// Delete without asking
@@ -202,7 +203,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .and_then(|nanoseconds| u64::try_from(nanoseconds).ok());
     nanoseconds
         .map(Duration::from_nanos)
-        .ok_or_else(|| "say a time in hours, minutes and seconds, such as 90s or 1h30m".to_owned())
+        .ok_or_else(|| "use hours, minutes and seconds, such as 90s or 1h30m".to_owned())
 }
 
 /// A text at a JSON pointer; empty when there is none.
@@ -217,6 +218,47 @@ fn title(object: &Value) -> String {
         "" => format!("{kind} {name}"),
         namespace => format!("{kind} {namespace}/{name}"),
     }
+}
+
+/// The definitions in the files of a folder; none where there is no such folder.
+///
+/// # Errors
+/// When a file cannot be read or is not YAML.
+pub(crate) fn definitions(folder: &Path) -> Result<Vec<Value>, Diagnostic> {
+    let cannot = |path: &Path, why: String| {
+        Diagnostic::new(codes::files::IO, "cannot read the project's definitions")
+            .at(Place::file(path.display().to_string()))
+            .because(why)
+            .fix("write them anew: kubewright manifests")
+    };
+    let mut found = Vec::new();
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(why) => return Err(cannot(folder, why.to_string())),
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    for file in files {
+        if !file
+            .extension()
+            .is_some_and(|ending| ending == "yaml" || ending == "yml")
+        {
+            continue;
+        }
+        let text = crate::regular::text(&file).map_err(|why| cannot(&file, why.to_string()))?;
+        found.extend(definitions_in(&text).map_err(|why| cannot(&file, why))?);
+    }
+    Ok(found)
+}
+
+/// The definitions in a YAML text.
+///
+/// # Errors
+/// When it is not YAML.
+pub(crate) fn definitions_in(text: &str) -> Result<Vec<Value>, String> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|why| why.to_string())?;
+    Ok(objects.into_iter().filter(is_definition).collect())
 }
 
 fn is_definition(object: &Value) -> bool {

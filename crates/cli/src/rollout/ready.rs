@@ -22,7 +22,7 @@ pub(super) fn promises(object: &Value) -> bool {
 }
 
 /// The missing condition of an object; `None` when it is ready.
-pub(super) fn missing(object: &Value) -> Option<String> {
+pub(crate) fn missing(object: &Value) -> Option<String> {
     if is_definition(object) {
         return missing_of_definition(object);
     }
@@ -90,6 +90,7 @@ pub(super) async fn wait_ready(
             continue;
         };
         let mut told = None;
+        let working = crate::progress::during(format!("waiting for {title}"));
         loop {
             let found = api.get_opt(text(object, "/metadata/name")).await;
             let found = found.map_err(|why| cluster.failed(format!("cannot wait for {title}"), &why))?;
@@ -107,6 +108,7 @@ pub(super) async fn wait_ready(
                     &paint(DIM, format!("waiting for {title}: {lacks}")),
                     &json!({"event": "waiting", "object": title, "missing": lacks}),
                 );
+                working.now(format!("waiting for {title}: {lacks}"));
                 told = Some(lacks);
             }
             sleep(POLL).await;

@@ -41,6 +41,7 @@ pub(crate) async fn remove_all(
     output: Format,
 ) -> Result<(), Diagnostic> {
     let kinds = cluster.kinds(objects).await?;
+    let _working = crate::progress::during("waiting until everything is gone");
     let end = Instant::now() + how.timeout;
     for definition in objects.iter().filter(|object| is_definition(object)) {
         remove_resources(cluster, &kinds, definition, objects, end, output).await?;

@@ -145,10 +145,11 @@ fn check_page(page: &Path, arguments: &[&str], expected: &[String], mut command:
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
     // Cargo says where it waits for another cargo, and colors nothing here.
+    // On a busy machine a step may take long enough for a line about it.
     let lines: Vec<&str> = out
         .lines()
         .chain(err.lines())
-        .filter(|line| !line.contains("Blocking"))
+        .filter(|line| !line.contains("Blocking") && !line.starts_with('…'))
         .collect();
     let place = format!("{}: kubewright {}", page.display(), arguments.join(" "));
     let compared = Assert::new().normalize_paths(false).try_eq(
@@ -243,11 +244,7 @@ fn every_command_has_a_page() {
         .collect();
     let help = Command::new(support::KUBEWRIGHT).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let (_, commands) = help.split_once("Commands:\n").expect("the help lists the commands");
-    let commands: Vec<&str> = commands
-        .lines()
-        .map_while(|line| line.split_whitespace().next())
-        .collect();
+    let commands: Vec<&str> = listed(&help).collect();
     assert!(commands.contains(&"init"), "{help}");
     for command in commands.into_iter().filter(|command| *command != "help") {
         assert!(titles.contains(&command), "there is no page about {command}");
@@ -283,6 +280,7 @@ fn the_table_of_mistakes_names_codes_that_exist() {
 fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
     if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
+        fs::create_dir_all(page.parent().unwrap()).unwrap();
         fs::write(&page, made).unwrap();
     }
     assert!(
@@ -291,8 +289,14 @@ fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
     );
 }
 
-/// Options that every command has; the first entry of the page shows them.
-const GLOBAL: [&str; 2] = ["  -o, --output <OUTPUT>", "  -h, --help"];
+/// Options that every command has; the page about all commands shows them.
+const GLOBAL: [&str; 5] = [
+    "  -o, --output <FORMAT>",
+    "      --color <WHEN>",
+    "  -q, --quiet",
+    "  -v, --verbose",
+    "  -h, --help",
+];
 
 /// The lines of a help without the options that every command has.
 fn without_global(help: &str) -> Vec<&str> {
@@ -309,7 +313,15 @@ fn without_global(help: &str) -> Vec<&str> {
     lines.collect()
 }
 
-/// The help for a command, in short, and for the commands below it.
+/// The commands that a help lists: in a column under headings.
+fn listed(help: &str) -> impl Iterator<Item = &str> {
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+    lines
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        .filter_map(|line| line.split_whitespace().next())
+}
+
+/// The help for a command, and for the commands below it.
 fn help_of(command: &[&str], page: &mut String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kubewright"))
         .args(command)
@@ -318,39 +330,49 @@ fn help_of(command: &[&str], page: &mut String) {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let lines = match command {
-        [] => text.lines().map(str::trim_end).collect(),
-        _ => without_global(&text),
-    };
     // `[=<BOOL>]` says it.
-    let lines = lines.join("\n").replace(" [possible values: true, false]", "");
-    let title = ["kubewright"]
-        .iter()
-        .chain(command)
-        .copied()
-        .collect::<Vec<_>>()
-        .join(" ");
-    // The list of commands says what their own entries begin with.
-    let (head, list) = lines.split_once("Commands:\n").unwrap_or((&lines, ""));
-    let (_, tail) = list.split_once("\n\n").unwrap_or_default();
+    let lines = without_global(&text)
+        .join("\n")
+        .replace(" [possible values: true, false]", "");
     page.push_str(&format!(
-        "\n## {title}\n\n```text\n{}\n```\n",
-        format!("{head}{tail}").trim_end()
+        "\n## kubewright {}\n\n```text\n{}\n```\n",
+        command.join(" "),
+        lines.trim_end().trim_end_matches("Options:").trim_end()
     ));
-    let listed = lines.lines().skip_while(|line| *line != "Commands:").skip(1);
-    for line in listed.take_while(|line| !line.is_empty()) {
-        match line.split_whitespace().next() {
-            Some("help") | None => {}
-            Some(name) => help_of(&[command, &[name]].concat(), page),
+    if let Some((_, commands)) = lines.split_once("Commands:\n") {
+        for name in listed(commands).filter(|name| *name != "help") {
+            help_of(&[command, &[name]].concat(), page);
         }
     }
 }
 
 #[test]
 fn the_pages_made_out_of_the_program_are_current() {
-    let mut commands = "# Commands\n\nEvery command with its flags, as `-h` prints them; `--help` says more. Every command takes `--output` and `--help`, too. What the commands do is on the pages below.\n".to_owned();
-    help_of(&[], &mut commands);
-    check_made("commands.md", &commands, str::to_owned);
+    // One page a command, beside the book: nobody reads them from the first to the last.
+    let help = Command::new(support::KUBEWRIGHT).arg("-h").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let folder = "../commands";
+    let mut index = format!(
+        "# Flags of all commands\n\nAs `kubewright COMMAND -h` prints them; `--help` says more. [The book](../src/commands.md) says what the commands have in common.\n\n```text\n{}\n```\n\n",
+        help.trim_end()
+    );
+    let mut names: Vec<&str> = listed(&help).filter(|name| *name != "help").collect();
+    for name in &names {
+        let mut page = format!("# kubewright {name}\n");
+        help_of(&[name], &mut page);
+        check_made(&format!("{folder}/{name}.md"), &page, str::to_owned);
+    }
+    names.sort_unstable();
+    for name in &names {
+        index.push_str(&format!("* [{name}]({name}.md)\n"));
+    }
+    check_made(&format!("{folder}/README.md"), &index, str::to_owned);
+    let present = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands")).unwrap();
+    assert_eq!(
+        present.count(),
+        names.len() + 1,
+        "docs/commands has a page of no command"
+    );
 
     let mut codes = "# Error codes\n\nAn error of the command, and many of the library, carry a code such as `[KWR0726]`. `kubewright explain KWR0726` says what causes it, and what to do.\n\n| code | |\n|---|---|\n".to_owned();
     for explanation in kubewright_codegen::codes::all() {

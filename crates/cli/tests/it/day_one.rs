@@ -327,5 +327,74 @@ fn ci_is_green_and_a_test_fails_when_the_controller_does_nothing() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && said.contains("is Available"), "{said}");
+    assert!(!output.status.success() && said.contains("is Ready"), "{said}");
+}
+
+/// A unit of cargo's build, with all that it is made of: two equal ones are compiled once.
+fn unit(units: &[Value], at: usize, known: &mut [Option<u64>]) -> u64 {
+    use std::hash::{Hash as _, Hasher as _};
+    if let Some(known) = known[at] {
+        return known;
+    }
+    let unit_at = &units[at];
+    let mut profile = unit_at["profile"].clone();
+    // Tests have a profile of their own name, with the same settings.
+    profile["name"] = Value::Null;
+    let mut below: Vec<u64> = unit_at["dependencies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|dependency| {
+            unit(
+                units,
+                usize::try_from(dependency["index"].as_u64().unwrap()).unwrap(),
+                known,
+            )
+        })
+        .collect();
+    below.sort_unstable();
+    let mut hasher = std::hash::DefaultHasher::new();
+    for field in ["pkg_id", "target", "mode", "platform", "features"] {
+        unit_at[field].to_string().hash(&mut hasher);
+    }
+    profile.to_string().hash(&mut hasher);
+    below.hash(&mut hasher);
+    let found = hasher.finish();
+    known[at] = Some(found);
+    found
+}
+
+/// What cargo would compile for a command line.
+fn compiled(line: &str, project: &Path) -> std::collections::BTreeSet<u64> {
+    let mut cargo = command("cargo", project);
+    // The graph is for tools that are built with a nightly; nothing is compiled here.
+    let output = cargo
+        .args(line.split_whitespace())
+        .args(["-Z", "unstable-options", "--unit-graph"])
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let graph: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let units = graph["units"].as_array().unwrap();
+    let mut known = vec![None; units.len()];
+    (0..units.len()).map(|at| unit(units, at, &mut known)).collect()
+}
+
+#[test]
+fn the_first_build_happens_once() {
+    let (_place, project) = project();
+    operators::lock(&project);
+    let (built, tested) = (compiled("build", &project), compiled("test --workspace", &project));
+    let twice = built.difference(&tested).count();
+    assert!(built.len() > 100, "{} units", built.len());
+    // `kubewright manifests` and `dev` build what `cargo test` builds, too.
+    assert_eq!(
+        twice, 0,
+        "units that `cargo test` compiles once more, with other features"
+    );
 }

@@ -308,7 +308,7 @@ fn what_is_missing_is_said_before_or_after() {
         Some(&cluster),
         &["deploy", "--no-wait"],
         true,
-        &["nothing was waited for"],
+        &["it was not waited for"],
     );
     check(plain.path(), None, &["deploy"], false, &["KWR0801", "/nonexistent"]);
 }

@@ -11,7 +11,16 @@ const EXAMPLES: &[&str] = &["autorebooter", "database", "guestbook", "sidecarset
 
 /// The files that the command writes for a repository of its own, which the examples are not: manifests of cargo, the
 /// sources of an image, GitHub's workflows.
-const OF_THE_REPOSITORY: &[&str] = &["Cargo.toml", "api/Cargo.toml", "Dockerfile", ".gitignore", ".github/"];
+const OF_THE_REPOSITORY: &[&str] = &[
+    "Cargo.toml",
+    "api/Cargo.toml",
+    "Dockerfile",
+    ".gitignore",
+    ".github/",
+    ".cargo/",
+    ".devcontainer/",
+    "deny.toml",
+];
 
 /// The author's own files: these differ, or are other files, and they are the content of the example.
 const OF_THE_AUTHOR: &[&str] = &["README.md", "api/src/v", "src/", "config/samples/", "tests/it/"];

@@ -499,7 +499,7 @@ fn names_that_cannot_be_are_told_before_anything_is_written() {
         (
             "create api --group cert-manager --version v1 --kind Certificate --resource=false --controller \
              --external-api-path cert::v1 --external-api-domain io --external-api-module cert@@1",
-            "is no crate with a version",
+            "is not a crate with a version",
         ),
     ] {
         check(&Nothing, command, &[words]);

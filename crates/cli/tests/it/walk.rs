@@ -104,7 +104,7 @@ fn from_an_empty_folder_to_an_operator_that_reconciles() {
     let first = std::mem::take(&mut walk.seen);
     walk.type_in(&format!("{export}; kubectl apply -k config/samples"));
     // The scaffolded controller says in a condition that all is well, which does not wake it again.
-    dev.until("status.conditions[Available].status set to \"True\"");
+    dev.until("status.conditions[Ready].status set to \"True\"");
     walk.type_in(&format!("{export}; kubectl get guestbooks"));
     let dev = format!("$ kubewright dev\n{}", dev.end());
     assert!(!dev.contains("failed"), "{dev}");

@@ -76,12 +76,12 @@ fn wrong(why: impl Into<String>) -> Diagnostic {
 /// When the version is none, or a name cannot be used.
 pub(super) fn words(options: &Options, package: &str) -> Result<(), Diagnostic> {
     if !is_version(&options.version) {
-        return Err(wrong(format!("{:?} is no version", options.version))
-            .fix("say --version 0.1.0: three numbers, and perhaps -alpha.1 (what follows a + has no place in names)"));
+        return Err(wrong(format!("{:?} is not a version", options.version))
+            .fix("pass --version 0.1.0: three numbers, and perhaps -alpha.1; names cannot have a part after +"));
     }
     if let Err(why) = names::plural_name(&package.replace('.', "-")) {
         return Err(
-            wrong(format!("{package:?} cannot be the name of a package: {}", why.why)).fix("say --package NAME"),
+            wrong(format!("{package:?} cannot be the name of a package: {}", why.why)).fix("pass --package NAME"),
         );
     }
     let fits = |channel: &String| {
@@ -91,7 +91,7 @@ pub(super) fn words(options: &Options, package: &str) -> Result<(), Diagnostic> 
     if options.channels.is_empty() || !options.channels.iter().all(fits) {
         return Err(
             wrong(format!("the channels {:?} cannot be", options.channels.join(",")))
-                .fix("say --channels stable,candidate: letters, digits, dots and hyphens"),
+                .fix("pass --channels stable,candidate: letters, digits, dots and hyphens"),
         );
     }
     match &options.default_channel {
@@ -142,11 +142,11 @@ fn name(csv: &Value) -> Result<(), Diagnostic> {
         return Err(wrong(format!(
             "{name:?} cannot be its name: labels have at most {LABEL} letters, and names only small ones"
         ))
-        .fix("say a shorter --package, or a --version in small letters"));
+        .fix("pass a shorter --package, or a --version in lower case"));
     }
     match csv["spec"].get("minKubeVersion") {
         Some(version) if !version.as_str().is_some_and(is_version) => {
-            Err(wrong(format!("minKubeVersion {version} is no version")).fix("write it in full: \"1.30.0\""))
+            Err(wrong(format!("minKubeVersion {version} is not a version")).fix("write it in full: \"1.30.0\""))
         }
         _ => Ok(()),
     }
@@ -172,7 +172,7 @@ fn fields(csv: &Value) -> Result<(), Diagnostic> {
                 if there.is_none() {
                     return Err(wrong(format!("{path} has no {field}"))
                         .at(Place::default().field(format!("{path}.{field}")))
-                        .fix("it is required: say it in config/manifests/bases"));
+                        .fix("it is required: write it to config/manifests/bases"));
                 }
             }
         }
@@ -203,10 +203,10 @@ fn modes(csv: &Value) -> Result<(), Diagnostic> {
         .any(|webhook| webhook["type"] == "ConversionWebhook");
     let only_all = supported("AllNamespaces") && !MODES[..3].iter().any(|kind| supported(kind));
     if converts && !only_all {
-        return Err(
-            wrong("versions of a definition are converted for the whole cluster, so OLM wants AllNamespaces to be the only mode")
-                .fix("kubewright edit --namespaced=false, or no conversion"),
-        );
+        return Err(wrong(
+            "versions of a CRD are converted for the whole cluster, so OLM allows AllNamespaces as the only mode",
+        )
+        .fix("kubewright edit --namespaced=false, or no conversion"));
     }
     Ok(())
 }
@@ -246,7 +246,7 @@ fn deployments(csv: &Value) -> Result<(), Diagnostic> {
 fn examples(csv: &Value, warnings: &mut Vec<Diagnostic>) -> Result<(), Diagnostic> {
     let text = csv["metadata"]["annotations"]["alm-examples"].as_str().unwrap_or("[]");
     let examples: Vec<Value> = serde_json::from_str(text)
-        .map_err(|why| wrong(format!("alm-examples is no list of objects: {why}")).fix("correct config/samples"))?;
+        .map_err(|why| wrong(format!("alm-examples is not a list of objects: {why}")).fix("correct config/samples"))?;
     let owned: BTreeSet<(String, String)> = values(csv, "spec.customresourcedefinitions.owned.*")
         .into_iter()
         .map(|entry| {
@@ -320,8 +320,8 @@ fn said(csv: &Value, warnings: &mut Vec<Diagnostic>) {
     if images.into_iter().any(|image| image == "controller:latest") {
         warnings.push(
             Diagnostic::new(codes::config::BUNDLE, "no image is set for the operator")
-                .because("controller:latest is what stands in config/manager before there is an image")
-                .fix("say --image REGISTRY/NAME:TAG, or IMG=…"),
+                .because("controller:latest is the placeholder in config/manager")
+                .fix("pass --image REGISTRY/NAME:TAG, or set IMG"),
         );
     }
     let is_empty = |value: &Value| match value {
@@ -344,12 +344,12 @@ fn said(csv: &Value, warnings: &mut Vec<Diagnostic>) {
     .collect();
     if !missing.is_empty() {
         warnings.push(
-            Diagnostic::new(codes::config::BUNDLE, "the bundle is valid, and says little of itself")
+            Diagnostic::new(codes::config::BUNDLE, "the bundle is valid, but lacks descriptions")
                 .because(format!(
-                    "catalogs show, and OperatorHub.io asks for: {}",
+                    "catalogs show, and OperatorHub.io requires: {}",
                     missing.join(", ")
                 ))
-                .fix("say them in config/manifests/bases, below spec"),
+                .fix("write them to config/manifests/bases, below spec"),
         );
     }
 }

@@ -160,7 +160,7 @@ fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>
         let annotations = &base["metadata"]["annotations"];
         if !is_whole || !(annotations.is_object() || annotations.is_null()) {
             return Err(wrong(
-                "it is no ClusterServiceVersion with metadata and a spec".to_owned(),
+                "it is not a ClusterServiceVersion with metadata and a spec".to_owned(),
             ));
         }
         return Ok(base);
@@ -172,7 +172,7 @@ fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>
     );
     plan.write(&path, text)?;
     plan.notes.push(format!(
-        "say in {path} what the operator is for; it is yours from now on"
+        "describe the operator in {path}; the command does not change it again"
     ));
     Ok(base)
 }

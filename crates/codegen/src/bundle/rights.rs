@@ -98,7 +98,7 @@ fn elsewhere(binding: &Value, project: &Project, plan: &mut Plan<'_>) {
             .because(format!(
                 "it is one in the namespace {namespace}, and OLM grants rights only where the operator is installed, or everywhere"
             ))
-            .fix("ask for it with a ClusterRole"),
+            .fix("use a ClusterRole for it"),
     );
 }
 

@@ -44,6 +44,8 @@ pub const DOUBT: Code = Code(319);
 pub const SCALE: Code = Code(320);
 /// A comment with a marker of Go.
 pub const COMMENT: Code = Code(321);
+/// A change of a definition breaks existing objects or clients.
+pub const BREAKING: Code = Code(322);
 /// The operator's declaration cannot be read.
 pub const DECLARATION: Code = Code(390);
 /// The operator cannot be built or run.
@@ -216,7 +218,7 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
         code: PATH,
         title: "a selectable field is invalid",
-        story: "`#[kube(selectable = \".spec.colour\")]` lets clients ask for objects by a field. The path must lead \
+        story: "`#[kube(selectable = \".spec.color\")]` lets clients ask for objects by a field. The path must lead \
                 to a text, an integer or a boolean of the schema, outside of lists and metadata; a kind has at most \
                 eight.",
     },
@@ -260,6 +262,20 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 as a doc comment it would be part of the description). The warning names the attribute; the book has \
                 all of them on the page \"Markers in Go and in Rust\" (`docs/src/markers.md` in kubewright's \
                 repository).",
+    },
+    Explanation {
+        code: BREAKING,
+        title: "a change of a definition breaks existing objects or clients",
+        story: "`kubewright manifests --compare REV` compares the definitions that the code declares with those of a \
+                revision of the repository, or of a file, such as that of the last release. A change breaks when \
+                stored data is dropped (a field is gone), when the API server refuses the definition (a stored \
+                version is gone), or when objects and clients that were right are refused: another type, a value of \
+                an enum that is gone, a new required field without a default, another `x-kubernetes-list-type`.\n\n\
+                Changes that only tighten a check (a lower maximum, a new pattern or rule) are warnings. Existing \
+                objects survive them: the API server does not refuse an update for a value that the update leaves as \
+                it is. But a client that creates such an object fails.\n\nKeep the field or the value and stop using \
+                it; give a new required field a default, or make it optional; for anything else, add a version: \
+                `kubewright create api --version v2`, and `kubewright create webhook --conversion`.",
     },
     Explanation {
         code: DECLARATION,

@@ -64,10 +64,13 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
     },
     Explanation {
         code: SAMPLE,
-        title: "a sample could not be applied",
+        title: "a sample was not applied or not reconciled",
         story: "`dev --samples` applies the files of `config/samples` when the operator is ready, and again when one \
                 of them is saved. The server refused one, or the file is not YAML. Unknown fields are refused and not \
-                dropped silently: a field that is spelled wrongly is found here.\n\nFix the file and save it.",
+                dropped silently: a field that is spelled wrongly is found here.\n\nFix the file and save it.\n\n\
+                `kubewright test` applies the samples, too, and waits until the operator has reconciled them: a reconcile \
+                that still fails after a minute, or an operator that does not come to rest, is this error. `kubewright \
+                dev --samples` shows each reconcile with its cause.",
     },
     Explanation {
         code: ENDED,

@@ -27,7 +27,7 @@ pub fn set_image(image: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
             format!("cannot use {image:?} as the image of the operator"),
         )
         .because("it is not the name of an image")
-        .fix("say it as the registry does: registry.example.com/guestbook:v1"));
+        .fix("write it as registry.example.com/guestbook:v1"));
     };
     let text = plan
         .read(FILE)?
@@ -37,14 +37,14 @@ pub fn set_image(image: &str, plan: &mut Plan<'_>) -> Result<(), Diagnostic> {
         .value;
     let fields = value
         .as_object_mut()
-        .ok_or_else(|| broken("the file is no mapping".to_owned()))?;
+        .ok_or_else(|| broken("the file is not a mapping".to_owned()))?;
     let images = fields.entry("images").or_insert(Value::Null);
     if images.is_null() {
         *images = json!([]);
     }
     let images = images
         .as_array_mut()
-        .ok_or_else(|| broken("images is no list".to_owned()))?;
+        .ok_or_else(|| broken("images is not a list".to_owned()))?;
     images.retain(|entry| entry["name"] != "controller");
     let mut entry = json!({"name": "controller", "newName": name});
     if let Some(tag) = tag {

@@ -179,7 +179,7 @@ fn read(text: &str, item: &Item, verb: &str) -> Result<Vec<Value>, Diagnostic> {
     match decoded.value.get(item.list) {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => Ok(items.clone()),
-        Some(_) => Err(item.cannot(verb, None, "the field is no list")),
+        Some(_) => Err(item.cannot(verb, None, "the field is not a list")),
     }
 }
 
@@ -318,7 +318,7 @@ mod tests {
         # Ours.
         - a
         ");
-        assert!(refused("resources: b\n").contains("the field is no list"));
+        assert!(refused("resources: b\n").contains("the field is not a list"));
         assert!(refused("resources: [\n").contains("yaml: "));
     }
 }

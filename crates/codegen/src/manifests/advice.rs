@@ -36,7 +36,7 @@ pub(super) fn cause(field: &str, said: &str) -> (Code, Option<&'static str>) {
     if field.contains("selectableFields") {
         return (
             codes::PATH,
-            Some("`selectable` names a path to a field of type string, integer or boolean, such as \".spec.colour\""),
+            Some("`selectable` names a path to a field of type string, integer or boolean, such as \".spec.color\""),
         );
     }
     if field.contains("dditionalPrinterColumns") {

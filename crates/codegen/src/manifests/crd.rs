@@ -394,6 +394,6 @@ fn sized(crd: &mut Value, versions: &[&Crd], sources: &Sources<'_>, found: &mut 
         }
         found
             .warnings
-            .push(warning.fix("say --max-desc-len 0 to leave descriptions out on purpose"));
+            .push(warning.fix("pass --max-desc-len 0 to leave descriptions out on purpose"));
     }
 }

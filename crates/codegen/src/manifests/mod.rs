@@ -5,7 +5,8 @@
 //! form, - `crd.rs`, `schema.rs`, `check.rs`, `advice.rs`, `paths.rs`: `config/crd/bases`, - `rbac.rs`:
 //! `config/rbac/role.yaml`, - `webhook.rs`: `config/webhook/manifests.yaml`, - `agree.rs`: whether the lists in
 //! `config/` name what is written, - `place.rs`: from a field to its line of Rust, - `scope.rs`: which type a name
-//! means there, - `comments.rs`: markers of Go, which say nothing here,
+//! means there, - `comments.rs`: markers of Go, which say nothing here, - `compare.rs`: which
+//! changes of a definition break what is there,
 //! - `settings.rs`: the settings of a project.
 //!
 //! Invariants: the same declaration gives the same bytes; a file that is as it should be is not in the plan; when
@@ -15,6 +16,7 @@ mod advice;
 mod agree;
 mod check;
 mod comments;
+mod compare;
 mod crd;
 mod declaration;
 mod paths;
@@ -30,6 +32,7 @@ mod tests;
 
 use serde_json::Value;
 
+pub use compare::{Difference, Effect, compare};
 pub use declaration::{Controller, Conversion, Crd, Declaration, Kind, Problem, Rule, Webhook};
 pub(crate) use settings::written as settings_text;
 pub use settings::{SETTINGS, TABLES};

@@ -421,7 +421,7 @@ fn misspelt(verb: &str, of_urls: bool) -> Option<String> {
         "put" => "`update`",
         "read" => "`get`, `list` and `watch`",
         "write" => "`create`, `update` and `patch`",
-        _ if verb.contains([',', ' ']) => return Some(format!("{verb:?} is no verb; verbs are divided by `;`")),
+        _ if verb.contains([',', ' ']) => return Some(format!("{verb:?} is not a verb; separate verbs with `;`")),
         _ => {
             return near(verb, known).map(|other| format!("there is no verb `{verb}`; did you mean `{other}`?"));
         }

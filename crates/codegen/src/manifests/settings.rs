@@ -178,7 +178,7 @@ mod tests {
             ("\n[manifests]\nallow-dangerous-types = 1\n", "kubewright.toml:3:1"),
             ("[manifests]\nmax-desk-len = 0\n", "did you mean `max-desc-len`?"),
             (
-                "[manifests]\ncolour = 0\n",
+                "[manifests]\ncolor = 0\n",
                 "it may be one of generate-embedded-object-meta",
             ),
             (

@@ -251,7 +251,7 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
         (
             "columns and scale",
             declared(
-                json!({"size": {"type": "integer"}, "colour": {"type": "string"}}),
+                json!({"size": {"type": "integer"}, "color": {"type": "string"}}),
                 |crd| {
                     let version = &mut crd["spec"]["versions"][0];
                     version["additionalPrinterColumns"] = json!([
@@ -261,7 +261,7 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
                         {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
                     ]);
                     version["subresources"] =
-                        json!({"scale": {"specReplicasPath": ".spec.colour", "statusReplicasPath": ".status.size"}});
+                        json!({"scale": {"specReplicasPath": ".spec.color", "statusReplicasPath": ".status.size"}});
                 },
             ),
         ),

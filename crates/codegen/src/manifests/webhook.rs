@@ -189,13 +189,13 @@ fn check(webhook: &Webhook, errors: &mut Vec<Diagnostic>) {
         None if required => say(
             field,
             "it is not said".to_owned(),
-            &format!("say one of {}", known.join(", ")),
+            &format!("use one of {}", known.join(", ")),
         ),
         Some(value) if !known.iter().any(|known| known.eq_ignore_ascii_case(value)) => {
             say(
                 field,
                 format!("{value:?} is not allowed"),
-                &format!("say one of {}", known.join(", ")),
+                &format!("use one of {}", known.join(", ")),
             );
         }
         _ => {}

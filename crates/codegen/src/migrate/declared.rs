@@ -116,7 +116,7 @@ fn rename(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>
             continue;
         }
         notes.push(format!(
-            "{there}/{version} {kind}: its Go package says +groupName={}, and so does PROJECT now",
+            "{there}/{version} {kind}: its Go package has +groupName={}, and PROJECT has it now",
             only.group
         ));
         put_group(resource, only.group, &domain);
@@ -141,7 +141,7 @@ fn say_api(fields: &mut Value, sources: &[Source], declared: &[Declared<'_>], no
             resource["controller"] = is_reconciled.into();
         }
         notes.push(format!(
-            "{kind} {version}: PROJECT does not say that it has a type (`api`); Go declares it, so PROJECT says it now"
+            "{kind} {version}: PROJECT did not list its type (`api`), which Go declares; it does now"
         ));
     }
 }
@@ -183,7 +183,7 @@ fn scope(fields: &mut Value, declared: &[Declared<'_>], notes: &mut Vec<String>)
         if is_namespaced != (resource["api"]["namespaced"] == true) {
             let word = if is_namespaced { "Namespaced" } else { "Cluster" };
             notes.push(format!(
-                "{kind} {}: its markers in Go say scope {word}, and so does PROJECT now",
+                "{kind} {}: its markers in Go have scope {word}, and PROJECT has it now",
                 text(resource, "version")
             ));
             resource["api"]["namespaced"] = is_namespaced.into();

@@ -65,7 +65,7 @@ pub(super) fn read(text: &str) -> Result<GoMod, (usize, String)> {
             ("replace", words) => replaced.push(replacement(words).ok_or_else(|| wrong(usage("replace")))?),
             ("module" | "require", _) => return Err(wrong(usage(verb))),
             (other, _) if OTHERS.contains(&other) => {}
-            (other, _) => return Err(wrong(format!("{other} is no directive of go.mod"))),
+            (other, _) => return Err(wrong(format!("{other} is not a directive of go.mod"))),
         }
     }
     if let Some((line, verb)) = block {
@@ -157,6 +157,6 @@ mod tests {
         check("module a\n\nrequire (\n\tb v1.0.0\n", Err((3, "is not closed")));
         check("module a\nrequire b\n", Err((2, "require PATH VERSION")));
         check("module a\nreplace b c\n", Err((2, "replace PATH")));
-        check("module a\n<<<<<<< HEAD\n", Err((2, "<<<<<<< is no directive")));
+        check("module a\n<<<<<<< HEAD\n", Err((2, "<<<<<<< is not a directive")));
     }
 }

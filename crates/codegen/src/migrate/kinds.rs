@@ -28,7 +28,7 @@ pub(super) struct Root<'p> {
 /// Why not, in words.
 pub(super) fn root<'p>(decl: &'p Decl, file: &File) -> Result<Root<'p>, String> {
     let Type::Struct(fields) = &decl.of else {
-        return Err(format!("{} is no struct", decl.name));
+        return Err(format!("{} is not a struct", decl.name));
     };
     let local = |field: &'p Field| match &field.of {
         Type::Named { package: None, name } => Some(name.as_str()),

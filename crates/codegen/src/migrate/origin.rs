@@ -126,7 +126,7 @@ fn project(
     }
     if fields["version"] == "2" {
         renew(&mut fields, sources);
-        notes.push("PROJECT has version 2, which does not say what is scaffolded: kinds are taken as namespaced, and have a controller where a Reconcile names them".to_owned());
+        notes.push("PROJECT has version 2, which does not list what is scaffolded: kinds are taken as namespaced, with a controller where a Reconcile names them".to_owned());
     }
     fields["layout"] = json!([LAYOUT]);
     if let Some(name) = name {

@@ -33,7 +33,7 @@ pub(super) fn written(
     };
     section(
         "Said during the migration",
-        "What could not be said in Rust, or was decided for you.",
+        "What has no counterpart in Rust, or was decided for you.",
         notes.to_vec(),
     );
     section(

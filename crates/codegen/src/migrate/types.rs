@@ -148,7 +148,7 @@ impl<'p> Types<'p> {
         let mut out = docs(&decl.doc, "");
         if decl.is_generic {
             self.note(format!(
-                "{}: generic types are no part of an API; write it by hand",
+                "{}: generic types cannot be part of an API; write it by hand",
                 decl.name
             ));
             return format!("// The generic type {} of Go was not carried over.\n\n", decl.name);

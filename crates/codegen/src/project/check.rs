@@ -45,7 +45,7 @@ pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
         return Ok(());
     }
     let why = if listed.is_empty() {
-        "the file does not say by which layout the project was made".to_owned()
+        "the file has no layout".to_owned()
     } else {
         format!("the project was made by {listed}, not by kubewright")
     };

@@ -102,6 +102,9 @@ impl<'r> Contents<'r> {
                 api_version => self.resource.api_version(),
                 version => self.resource.version,
                 kind => self.resource.kind,
+                article => article(&self.resource.kind),
+                // kubebuilder's plugin deploy-image has this condition.
+                condition => if self.image().is_some() { "Available" } else { "Ready" },
                 type => rust::kind(&self.resource.kind),
                 plural => self.resource.plural(),
                 derived_plural => kube_plural(&rust::kind(&self.resource.kind)),

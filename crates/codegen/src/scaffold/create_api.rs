@@ -102,19 +102,19 @@ fn flags(options: &CreateApi, attempted: &str) -> Result<(), Diagnostic> {
     if options.ssa && !options.resource {
         return wrong(
             "--ssa is about the types of a kind of this project",
-            "say --resource, or leave --ssa out",
+            "pass --resource, or omit --ssa",
         );
     }
     if options.resource && options.external.is_given() {
         return wrong(
             "--external-api-path, --external-api-domain and --external-api-module describe a type of another project, which --resource would make one of this project",
-            "say --resource=false, or leave the --external-api flags out",
+            "pass --resource=false, or omit the --external-api flags",
         );
     }
     if !options.resource && !options.controller {
         return wrong(
             "with --resource=false and --controller=false there is nothing to create",
-            "say --resource, --controller or both",
+            "pass --resource, --controller or both",
         );
     }
     if !options.controller && options.controller_name.is_some() {
@@ -223,7 +223,7 @@ fn agrees(
                     differs.join(" and ")
                 ))
                 .fix(format!(
-                    "say --plural={} --namespaced={}",
+                    "pass --plural={} --namespaced={}",
                     sibling.plural(),
                     sibling.is_namespaced()
                 )));
@@ -327,7 +327,7 @@ fn name_controller(
             if let Some(there) = names.iter().find(|there| rust::module(there) == rust::module(&name)) {
                 return taken(
                     format!("{} has a controller named {there} already", other.title()),
-                    "choose another --controller-name, or say --controller=false",
+                    "pass another --controller-name, or --controller=false",
                 );
             }
             let layout = change.project.layout(other);
@@ -395,7 +395,7 @@ pub(super) fn add_dependency(change: &mut Change<'_>, module: &str, attempted: &
         version.starts_with(|c: char| c.is_ascii_digit() || "*^~=<>".contains(c)) && version.chars().all(letters);
     if !is_name || !is_version {
         return Err(Diagnostic::new(codes::project::FLAGS, attempted)
-            .because(format!("--external-api-module {module:?} is no crate with a version"))
+            .because(format!("--external-api-module {module:?} is not a crate with a version"))
             .fix("write it as CRATE@VERSION, such as cert-manager-api@0.1; without a crate leave it out, and the project gets a type for the kind"));
     }
     let path = "Cargo.toml";
@@ -415,7 +415,7 @@ pub(super) fn add_dependency(change: &mut Change<'_>, module: &str, attempted: &
         .ok_or_else(|| {
             Diagnostic::new(codes::files::EDITED, attempted)
                 .at(crate::Place::file(path).field("dependencies"))
-                .because("`dependencies` is no table")
+                .because("`dependencies` is not a table")
                 .fix(format!("add the dependency {module} by hand"))
         })?;
     if !table.contains_key(name) {

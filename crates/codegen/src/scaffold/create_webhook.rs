@@ -101,8 +101,8 @@ fn flags(options: &CreateWebhook, attempted: &str) -> Result<(), Diagnostic> {
     let wrong = |why: &str, fix: &str| Err(Diagnostic::new(codes::project::FLAGS, attempted).because(why).fix(fix));
     if !(options.defaulting || options.validation || options.conversion) {
         return wrong(
-            "nothing was asked for",
-            "say at least one of --defaulting, --programmatic-validation and --conversion",
+            "no webhook was requested",
+            "pass at least one of --defaulting, --programmatic-validation and --conversion",
         );
     }
     if options.defaulting_path.is_some() && !options.defaulting {
@@ -183,7 +183,7 @@ fn is_free(options: &CreateWebhook, there: &Webhooks, resource: &Resource, attem
     match taken.iter().find(|(taken, _)| *taken && !options.force) {
         Some((_, what)) => Err(Diagnostic::new(codes::project::TAKEN, attempted)
             .because(format!("{} has a {what} webhook already", resource.title()))
-            .fix("leave out what is there, or say --force to write the scaffold over it")),
+            .fix("omit what exists, or pass --force to overwrite it with the scaffold")),
         None => Ok(()),
     }
 }
@@ -354,7 +354,7 @@ fn convert(change: &mut Change<'_>, hub: &Resource, options: &CreateWebhook) -> 
                 return Ok(());
             }
             Err(
-                Diagnostic::new(codes::files::EDITED, "cannot say which version is stored")
+                Diagnostic::new(codes::files::EDITED, "cannot determine which version is stored")
                     .at(crate::Place::file(path.clone()))
                     .because(format!("the file has no `#[kube(kind = {:?})]`", version.kind))
                     .fix(format!(

@@ -210,7 +210,7 @@ fn is_unused(change: &Change<'_>, resource: &Resource, attempted: &str) -> Resul
     };
     if resource.webhooks.as_ref().is_some_and(Webhooks::any) {
         return Err(Diagnostic::new(codes::project::TAKEN, attempted)
-            .because(format!("{} has webhooks, which stand on it", resource.title()))
+            .because(format!("{} has webhooks, which depend on it", resource.title()))
             .fix(format!("first {}", command(resource))));
     }
     let hub = change.project.resources.iter().find(|other| {
@@ -261,7 +261,7 @@ fn remove(change: &mut Change<'_>, scaffolded: &Scaffolded, attempted: &str) -> 
     }
     let mut wrong = Diagnostic::new(codes::project::KEPT, attempted)
         .because("these files are not as the scaffold wrote them, so somebody worked on them")
-        .fix("save what you need and say --force, which deletes them; nothing was changed");
+        .fix("save what you need and pass --force, which deletes them; nothing was changed");
     for path in edited {
         wrong = wrong.at(Place::file(path));
     }

@@ -86,15 +86,15 @@ fn values(told: &DeployedImage, attempted: &str) -> Result<(), Diagnostic> {
     {
         return wrong(
             format!("--image-container-command {command:?} has an empty word"),
-            "divide the words by single commas: memcached,--memory-limit=64,-v",
+            "separate the words by single commas: memcached,--memory-limit=64,-v",
         );
     }
     if let Some(port) = &told.container_port
         && !port.parse::<u16>().is_ok_and(|number| number > 0)
     {
         return wrong(
-            format!("--image-container-port {port:?} is no port"),
-            "say a number from 1 to 65535",
+            format!("--image-container-port {port:?} is not a port"),
+            "pass a number from 1 to 65535",
         );
     }
     // The API server takes no greater number than this.
@@ -103,7 +103,7 @@ fn values(told: &DeployedImage, attempted: &str) -> Result<(), Diagnostic> {
     {
         return wrong(
             format!("--run-as-user {user:?} is not the number of a user other than root"),
-            "say a number from 1 to 2147483647: the container must not run as root",
+            "pass a number from 1 to 2147483647: the container must not run as root",
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `edit`: the settings of the whole project. Several groups move files; namespaces change `config/`; licence and owner
+//! `edit`: the settings of the whole project. Several groups move files; namespaces change `config/`; license and owner
 //! stand in the manifests.
 
 use crate::codes;
@@ -20,7 +20,7 @@ pub struct Edit {
     pub multigroup: Option<bool>,
     /// Whether the operator watches only its own namespaces.
     pub namespaced: Option<bool>,
-    /// The licence in the manifests.
+    /// The license in the manifests.
     pub license: Option<License>,
     /// The owner, who is the author in the manifests; none when empty.
     pub owner: Option<String>,
@@ -98,7 +98,7 @@ fn output_folder(options: &Edit, optional: &[plugins::Optional], attempted: &str
         .all(|part| !part.is_empty() && part != "." && part != "..");
     if !is_inside || output.contains('\\') {
         return wrong(
-            format!("--output-dir {output:?} is no folder of the project"),
+            format!("--output-dir {output:?} is not a folder of the project"),
             "write it relative to the project, such as dist or deploy/helm",
         );
     }

@@ -41,7 +41,7 @@ pub enum License {
 }
 
 impl License {
-    /// The licence of a name that `--license` takes: `apache2` or `none`.
+    /// The license of a name that `--license` takes: `apache2` or `none`.
     #[must_use]
     pub fn named(name: &str) -> Option<License> {
         match name {
@@ -63,7 +63,7 @@ pub struct Init {
     pub repo: String,
     /// The copyright owner; may be empty.
     pub owner: String,
-    /// The licence.
+    /// The license.
     pub license: License,
     /// The text that begins every Rust file, as comments (`--license-file`).
     pub boilerplate: Option<String>,
@@ -85,7 +85,15 @@ pub struct Init {
 pub const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Files that a folder may hold before; the user had reasons to make them.
-const KEPT: [&str; 3] = ["README.md", ".gitignore", ".dockerignore"];
+const KEPT: [&str; 7] = [
+    "README.md",
+    ".gitignore",
+    ".dockerignore",
+    ".cargo/config.toml",
+    ".devcontainer/devcontainer.json",
+    ".github/dependabot.yml",
+    "deny.toml",
+];
 
 /// Plans a new project.
 ///
@@ -176,7 +184,7 @@ fn quoted(text: &str) -> Option<String> {
 fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
     let quoted_json = |text: &str| Json::from(text).to_string();
     let install = "cargo install kubewright-cli --locked";
-    let (mut git, mut checkout, mut version) = (None, None, None);
+    let (mut git, mut address, mut checkout, mut version) = (None, None, None, None);
     let install = match &options.dependency {
         Dependency::Path(root) => {
             checkout = Some(root.trim_end_matches('/'));
@@ -184,6 +192,7 @@ fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
         }
         Dependency::Git { url, rev } => {
             let field = rev.as_ref().map(|rev| format!(", rev = {}", quoted_json(rev)));
+            address = Some(quoted_json(url));
             git = Some(format!("{{ git = {}{} }}", quoted_json(url), field.unwrap_or_default()));
             let flag = rev.as_ref().map(|rev| format!(" --rev {rev}"));
             format!("{install} --git {url}{}", flag.unwrap_or_default())
@@ -197,7 +206,9 @@ fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
     let at = |krate: &str| checkout.map(|root| quoted_json(&format!("{root}/crates/{krate}")));
     let kubewright = context! {
         git,
+        address,
         version,
+        install_json => quoted_json(&install),
         install,
         path => at("kubewright"),
         testing => at("testing"),
@@ -221,12 +232,16 @@ fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
     let tree = [
         ("project/Cargo.toml", "Cargo.toml"),
         ("project/api.Cargo.toml", "api/Cargo.toml"),
+        ("project/cargo.config.toml", ".cargo/config.toml"),
+        ("project/deny.toml", "deny.toml"),
         ("project/Makefile", "Makefile"),
         ("project/Dockerfile", "Dockerfile"),
         ("project/dockerignore", ".dockerignore"),
         ("project/gitignore", ".gitignore"),
         ("project/README.md", "README.md"),
         ("project/AGENTS.md", "AGENTS.md"),
+        ("project/devcontainer.json", ".devcontainer/devcontainer.json"),
+        ("project/github/dependabot.yml", ".github/dependabot.yml"),
         ("project/github/lint.yml", ".github/workflows/lint.yml"),
         ("project/github/test.yml", ".github/workflows/test.yml"),
         ("project/github/test-e2e.yml", ".github/workflows/test-e2e.yml"),

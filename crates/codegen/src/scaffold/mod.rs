@@ -81,7 +81,7 @@ impl<'a> Change<'a> {
                 Err(Diagnostic::new(codes::files::EXISTS, format!("cannot create {path}"))
                     .at(Place::file(path))
                     .because("a file is there already, with other content")
-                    .fix("move it away, or say --force to write over it (--diff shows what would be lost)"))
+                    .fix("move it away, or pass --force to overwrite it (--diff shows what would be lost)"))
             }
             _ => self.plan.write(path, text),
         }

@@ -13,6 +13,10 @@ macro_rules! templates {
 const TEMPLATES: &[(&str, &str)] = templates![
     "project/Cargo.toml",
     "project/api.Cargo.toml",
+    "project/cargo.config.toml",
+    "project/deny.toml",
+    "project/devcontainer.json",
+    "project/github/dependabot.yml",
     "project/Makefile",
     "project/Dockerfile",
     "project/dockerignore",

@@ -34,6 +34,38 @@ impl Subject {
         }
     }
 
+    /// The same with the kind as it is written, where it was typed as kubectl takes it: `guestbooks` or `guestbook`.
+    #[must_use]
+    pub fn resolved(mut self, project: &Project) -> Subject {
+        let typed = self.kind.clone();
+        // No kind begins with a small letter.
+        if !typed.starts_with(|first: char| first.is_ascii_lowercase()) {
+            return self;
+        }
+        let is_called = |kind: &str, plural: &str| kind.to_lowercase() == typed || plural == typed;
+        let in_group = |resource: &&Resource| {
+            self.group.is_empty() || resource.group == self.group || resource.full_group() == self.group
+        };
+        let mut own = project.resources.iter().filter(in_group);
+        if let Some(found) = own.find(|resource| is_called(&resource.kind, &resource.plural())) {
+            self.kind.clone_from(&found.kind);
+            return self;
+        }
+        let of_kubernetes = match self.group.strip_suffix(".k8s.io").unwrap_or(&self.group) {
+            "" => return self,
+            group => format!(
+                "io.k8s.api.{}.{}.",
+                group.split('.').next().unwrap_or(group),
+                self.version
+            ),
+        };
+        let mut kinds = catalog::names().filter_map(|name| name.strip_prefix(&of_kubernetes));
+        if let Some(kind) = kinds.find(|kind| is_called(kind, &names::plural(kind))) {
+            self.kind = kind.to_owned();
+        }
+        self
+    }
+
     /// Its name in messages, as far as it was given: `webapp/v1 Guestbook`.
     pub(super) fn title(&self) -> String {
         let parts = [self.group.as_str(), self.version.as_str()];
@@ -75,7 +107,7 @@ impl External {
         let told: Vec<&str> = path.into_iter().chain(module).collect();
         (!told.is_empty()).then(|| {
             format!(
-                "{} is of Go: here only the group matters, and the type stands in api/src/external (or name a crate: --external-api-module)",
+                "{} is a path of Go: only its group is used, and the type is in api/src/external (or name a crate: --external-api-module)",
                 told.join(" ")
             )
         })
@@ -192,7 +224,7 @@ pub(super) fn external(
         path => {
             return Err(Diagnostic::new(codes::project::FLAGS, attempted)
                 .because(match path {
-                    Some(path) => format!("--external-api-path {path:?} is no path of a Rust module"),
+                    Some(path) => format!("--external-api-path {path:?} is not a path of a Rust module"),
                     None => "--external-api-module names a crate, but not the module in it".to_owned(),
                 })
                 .fix("write it as --external-api-path their_crate::v1; without a crate leave out both, and the project gets a type for the kind"));
@@ -267,5 +299,39 @@ pub(super) fn list(project: &Project) -> String {
         "none yet".to_owned()
     } else {
         titles.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_may_be_typed_as_kubectl_takes_it() {
+        let mut project = Project::new("guestbook", "my.domain");
+        let mut mouse = Resource::own("zoo", "my.domain", "v1", "Mouse", true);
+        mouse.plural = Some("mice".to_owned());
+        project.resources.push(mouse);
+        let check = |group: &str, kind: &str, expected: &str| {
+            let subject = Subject {
+                group: group.to_owned(),
+                version: "v1".to_owned(),
+                kind: kind.to_owned(),
+            };
+            assert_eq!(subject.resolved(&project).kind, expected, "{group} {kind}");
+        };
+        for kind in ["Mouse", "mouse", "mice"] {
+            check("zoo", kind, "Mouse");
+        }
+        check("zoo.my.domain", "mice", "Mouse");
+        check("", "mice", "Mouse");
+        check("zoo", "mouses", "mouses");
+        check("core", "pods", "Pod");
+        check("core", "endpoints", "Endpoints");
+        check("apps", "deployments", "Deployment");
+        check("networking.k8s.io", "networkpolicies", "NetworkPolicy");
+        check("other", "pods", "pods");
+        // A new kind has no plural yet.
+        check("zoo", "Cats", "Cats");
     }
 }

@@ -81,7 +81,7 @@ fn plan<'a>(files: &'a MemoryFiles, command: &str) -> Result<Plan<'a>, Diagnosti
                     flag("--multigroup=false").then_some(false)
                 },
                 namespaced: flag("--namespaced").then_some(true),
-                license: value("--license").map(|name| License::named(&name).expect("a licence that is known")),
+                license: value("--license").map(|name| License::named(&name).expect("a license that is known")),
                 owner: value("--owner"),
                 boilerplate: flag("--license-file").then(|| "// A shop.\n".to_owned()),
                 plugins: value("--plugins").into_iter().collect(),

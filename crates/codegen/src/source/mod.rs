@@ -60,7 +60,7 @@ impl Source {
                 let told = Diagnostic::new(codes::source::SYNTAX, format!("cannot edit {path}"))
                     .at(Place::file(path).line(line).column(column + 1))
                     .because(wrong)
-                    .fix("correct the file (cargo check says more) and run the command again");
+                    .fix("correct the file (see cargo check) and run the command again");
                 Err(conflict::instead(told, path, text))
             }
         }

@@ -69,7 +69,7 @@ pub fn upgrade<'a>(
     for place in &conflicts {
         refused = refused.because(marked(place));
     }
-    Err(refused.fix("say --force, which writes both into the file between <<<<<<< and >>>>>>>, and choose there; --force --diff shows it first"))
+    Err(refused.fix("pass --force, which writes both into the file between <<<<<<< and >>>>>>>, and choose there; --force --diff shows it first"))
 }
 
 /// Moves the tests of a scaffold in which each was a program of its own to where the new scaffold has them, in the

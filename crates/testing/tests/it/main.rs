@@ -3,6 +3,7 @@
 //! One program for all of them, because each integration test program links a server. What a whole process remembers is
 //! tested in a process of its own (`alone`).
 
+mod agents;
 #[path = "../../../cluster/tests/it/alone.rs"]
 mod alone;
 mod autoscaling;

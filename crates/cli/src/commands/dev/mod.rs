@@ -35,6 +35,7 @@ mod renderer;
 pub(crate) mod screen;
 mod session;
 mod state;
+pub(crate) mod trial;
 mod watch;
 mod webhooks;
 
@@ -65,13 +66,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", conflicts_with = "context")]
     data_dir: Option<PathBuf>,
 
-    /// Where to write the kubeconfig of the embedded cluster [default: .kubewright/kubeconfig]; with --context, where
-    /// to read it
+    /// Where to write the kubeconfig [default: .kubewright/kubeconfig]; with --context, where to read it
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Use this context of the kubeconfig instead of an embedded cluster
-    #[arg(long, value_name = "NAME")]
+    /// Context of the kubeconfig [default: an embedded cluster]
+    #[arg(long, value_name = "NAME", add = clap_complete::ArgValueCandidates::new(crate::complete::contexts))]
     context: Option<String>,
 
     /// The name of the context once more, to confirm a cluster that is not on this machine
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     samples: bool,
 
-    /// Build with optimisations, as `cargo build --release`
+    /// Build with optimizations, as `cargo build --release`
     #[arg(long)]
     release: bool,
 

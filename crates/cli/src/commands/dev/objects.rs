@@ -109,7 +109,7 @@ pub(crate) fn read(root: &Path, folder: &str, code: Code) -> Result<Vec<Item>, D
                 .any(|field| item.text(field).is_empty())
             {
                 return Err(cannot(
-                    "it is no Kubernetes object: apiVersion, kind and metadata.name must be there".to_owned(),
+                    "it is not a Kubernetes object: apiVersion, kind and metadata.name are required".to_owned(),
                 ));
             }
             items.push(item);
@@ -160,7 +160,7 @@ pub(crate) async fn apply_definition(client: &Client, item: &Item) -> Result<App
                 "keep it as it is, or delete the definition with all its objects (kubectl delete crd {name}) and save again"
             )
         } else {
-            "correct the type in api/ (or its attributes) and save; `kubewright explain KWR0703` says more".to_owned()
+            "correct the type in api/ (or its attributes) and save; see `kubewright explain KWR0703`".to_owned()
         };
         Diagnostic::new(
             codes::dev::REFUSED,
@@ -322,7 +322,7 @@ mod tests {
         std::fs::write(samples.join("b.yaml"), "kind: Namespace\n").unwrap();
         let wrong = read().unwrap_err().to_string();
         assert!(
-            wrong.contains("apiVersion, kind and metadata.name must be there"),
+            wrong.contains("apiVersion, kind and metadata.name are required"),
             "{wrong}"
         );
         assert_eq!(

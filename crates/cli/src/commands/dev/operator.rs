@@ -159,7 +159,7 @@ fn describe(status: ExitStatus) -> String {
         (Some(0), _) => "ended by itself, with status 0".to_owned(),
         (Some(101), _) => "panicked (status 101)".to_owned(),
         (Some(code), _) => format!("ended with status {code}"),
-        (None, Some(9)) => "was killed (SIGKILL): by somebody, or by the system for want of memory".to_owned(),
+        (None, Some(9)) => "was killed (SIGKILL), perhaps by the system because memory ran out".to_owned(),
         (None, Some(15)) => "ended on SIGTERM".to_owned(),
         (None, Some(6)) => "aborted (SIGABRT)".to_owned(),
         (None, Some(11)) => "crashed (SIGSEGV)".to_owned(),

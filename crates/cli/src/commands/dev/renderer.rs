@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use super::screen::{Terminal, frame};
-use super::state::{State, Update};
+use super::state::{BuildState, State, Update};
 use crate::output::Format;
+use crate::progress::{Working, during};
 
 /// Updates that may wait in the channel.
 const CAPACITY: usize = 4096;
@@ -78,9 +79,20 @@ impl Observer for BuiltinObserver {
 
 /// Prints entries as they come, until the last sender of updates is gone.
 pub(crate) async fn print(mut state: State, mut updates: mpsc::Receiver<Update>, output: Format) {
+    let mut compiling: Option<Working> = None;
     while let Some(update) = updates.recv().await {
         for entry in state.apply(&update, Instant::now()) {
             output.say(&entry.text, &entry.event);
+        }
+        // A build may print nothing for minutes.
+        match (&state.build, &compiling) {
+            (BuildState::Running { progress, .. }, Some(working)) => {
+                if let Some((done, total)) = progress {
+                    working.now(format!("compiling: {done} of {total} crates"));
+                }
+            }
+            (BuildState::Running { .. }, None) => compiling = Some(during("compiling")),
+            _ => compiling = None,
         }
     }
 }

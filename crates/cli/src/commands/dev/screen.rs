@@ -27,13 +27,11 @@ pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) ->
     let rule = paint(DIM, "─".repeat(width));
     lines.push(rule.clone());
     let mut footer = vec![rule];
-    footer.extend(wrap(
-        &paint(
-            DIM,
-            "q quit · r build again · s apply samples · l show or hide the operator's own lines",
-        ),
-        width,
-    ));
+    let keys = match state.scroll {
+        0 => "q quit · r rebuild · s apply samples · l show or hide the operator's output · ↑ ↓ scroll".to_owned(),
+        lines => format!("{lines} lines back · ↓ or PgDn forward · G to the newest"),
+    };
+    footer.extend(wrap(&paint(DIM, keys), width));
     let room = height.saturating_sub(lines.len() + footer.len());
     let mut body = Vec::new();
     if let Some(failed) = &state.failed {
@@ -59,7 +57,7 @@ pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) ->
     let left = room - body.len();
     let mut feed: Vec<String> = Vec::new();
     for entry in state.entries.iter().rev().filter(|entry| state.show_log || !entry.log) {
-        if feed.len() >= left {
+        if feed.len() >= left + state.scroll {
             break;
         }
         feed.extend(
@@ -70,6 +68,9 @@ pub(crate) fn frame(state: &State, width: usize, height: usize, now: Instant) ->
                 .flat_map(|line| wrap(line, width).into_iter().rev()),
         );
     }
+    // Further back than the first line there is nothing.
+    let back = state.scroll.min(feed.len().saturating_sub(left));
+    feed.drain(..back);
     feed.truncate(left);
     body.extend(feed.into_iter().rev());
     body.resize(room, String::new());
@@ -143,12 +144,7 @@ fn header(state: &State, now: Instant) -> Vec<String> {
     lines.push(format!("{}{}", name("queue"), queue(state, now)));
     match state.advice().len() {
         0 => {}
-        1 => lines.push(format!("{}{}", name("advice"), paint(BAD, "1 piece, not answered yet"))),
-        count => lines.push(format!(
-            "{}{}",
-            name("advice"),
-            paint(BAD, format!("{count} pieces, not answered yet"))
-        )),
+        count => lines.push(format!("{}{}", name("advice"), paint(BAD, format!("{count} open")))),
     }
     lines
 }
@@ -268,17 +264,42 @@ pub(crate) enum Key {
     Build,
     Samples,
     Log,
+    /// So many lines back; negative: forward.
+    Scroll(isize),
 }
 
+/// Lines of a page, as PgUp and PgDn move.
+const PAGE: isize = 10;
+
 impl Key {
-    fn of(byte: u8) -> Option<Key> {
-        match byte {
-            b'q' | b'Q' => Some(Key::Quit),
-            b'r' | b'R' => Some(Key::Build),
-            b's' | b'S' => Some(Key::Samples),
-            b'l' | b'L' => Some(Key::Log),
-            _ => None,
+    /// The first key of what the terminal has sent, and how many bytes it takes: one, or more for an arrow.
+    fn first(bytes: &[u8]) -> (Option<Key>, usize) {
+        let sequences: [(&[u8], isize); 8] = [
+            (b"\x1b[A", 1),
+            (b"\x1bOA", 1),
+            (b"\x1b[B", -1),
+            (b"\x1bOB", -1),
+            (b"\x1b[5~", PAGE),
+            (b"\x1b[6~", -PAGE),
+            (b"\x1b[F", isize::MIN),
+            (b"\x1b[4~", isize::MIN),
+        ];
+        if let Some((sequence, lines)) = sequences.iter().find(|(sequence, _)| bytes.starts_with(sequence)) {
+            return (Some(Key::Scroll(*lines)), sequence.len());
         }
+        let key = match bytes.first() {
+            // Any other sequence is one key, which means nothing here.
+            Some(0x1b) => return (None, bytes.len()),
+            Some(b'q' | b'Q') => Some(Key::Quit),
+            Some(b'r' | b'R') => Some(Key::Build),
+            Some(b's' | b'S') => Some(Key::Samples),
+            Some(b'l' | b'L') => Some(Key::Log),
+            Some(b'k') => Some(Key::Scroll(1)),
+            Some(b'j') => Some(Key::Scroll(-1)),
+            Some(b'G') => Some(Key::Scroll(isize::MIN)),
+            _ => None,
+        };
+        (key, 1)
     }
 }
 
@@ -339,10 +360,15 @@ impl Terminal {
     pub(crate) fn keys(&self, pressed: impl Fn(Key) + Send + 'static) {
         // A thread, because reading a terminal cannot be cancelled; it ends with the process.
         std::thread::spawn(move || {
-            let mut byte = [0];
-            while let Ok(1) = std::io::Read::read(&mut std::io::stdin(), &mut byte) {
-                if let Some(key) = Key::of(byte[0]) {
-                    pressed(key);
+            let mut buffer = [0; 64];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut std::io::stdin(), &mut buffer) {
+                let mut bytes = &buffer[..count];
+                while !bytes.is_empty() {
+                    let (key, taken) = Key::first(bytes);
+                    bytes = &bytes[taken..];
+                    if let Some(key) = key {
+                        pressed(key);
+                    }
                 }
             }
         });
@@ -471,7 +497,7 @@ mod tests {
 
 
         ────────────────────────────────────────────────────────────────────────────────────────────────────
-        q quit · r build again · s apply samples · l show or hide the operator's own lines
+        q quit · r rebuild · s apply samples · l show or hide the operator's output · ↑ ↓ scroll
         ");
     }
 
@@ -506,7 +532,7 @@ mod tests {
             0.000 s operator started (build 1, process 4711)
             0.000 s build does not compile: 2 errors, the first one is
         ────────────────────────────────────────────────────────────────────────────────────────────────────
-        q quit · r build again · s apply samples · l show or hide the operator's own lines
+        q quit · r rebuild · s apply samples · l show or hide the operator's output · ↑ ↓ scroll
         "#);
     }
 
@@ -539,7 +565,7 @@ mod tests {
          operator    starting · build 1, process 4711 · 0 reconciles, 0
                     writes, 0 errors
          queue       0 running · 0 ready · 0 delayed
-         advice      1 piece, not answered yet
+         advice      1 open
         ──────────────────────────────────────────────────────────────────────
         the operator lacks a right [KWR0723]
           because: secrets is forbidden: User
@@ -547,8 +573,8 @@ mod tests {
                     " cannot list resource "secrets"
           fix: #[rbac(groups = "", resources = "secrets", verbs = "list")]
         ──────────────────────────────────────────────────────────────────────
-        q quit · r build again · s apply samples · l show or hide the
-                    operator's own lines
+        q quit · r rebuild · s apply samples · l show or hide the operator's
+                    output · ↑ ↓ scroll
         "#);
         state.apply(&Update::Event(Event::Resolved("b".into())), now);
         assert_eq!(state.advice().len(), 1);
@@ -558,6 +584,45 @@ mod tests {
         state.apply(&Update::Event(advice), now);
         state.apply(&Update::Event(Event::Started { build: 2, pid: None }), now);
         assert_eq!(state.advice().len(), 0);
+    }
+
+    #[test]
+    fn what_went_out_of_sight_can_be_read() {
+        let mut state = state();
+        let now = state.started;
+        for number in 0..50 {
+            state.apply(&Update::Log(format!("line {number}")), now);
+        }
+        let shows = |state: &State, line: &str| drawn(state, 100, 16).lines().any(|shown| shown.ends_with(line));
+        assert!(shows(&state, "line 49") && !shows(&state, "line 5"));
+        state.apply(&Update::Scroll(40), now);
+        assert!(!shows(&state, "line 49") && shows(&state, "line 5"));
+        // New lines do not move what is read.
+        state.apply(&Update::Log("one more".into()), now);
+        assert!(shows(&state, "line 5") && !shows(&state, "one more"));
+        state.apply(&Update::Scroll(isize::MAX), now);
+        assert!(shows(&state, "build compiled in 2.10 s"));
+        state.apply(&Update::Scroll(isize::MIN), now);
+        assert!(shows(&state, "one more"));
+    }
+
+    #[test]
+    fn keys_are_letters_and_sequences() {
+        let keys = |mut bytes: &[u8]| {
+            let mut found = Vec::new();
+            while !bytes.is_empty() {
+                let (key, taken) = Key::first(bytes);
+                found.extend(key);
+                bytes = &bytes[taken..];
+            }
+            found
+        };
+        let back = |lines| Key::Scroll(lines);
+        assert_eq!(keys(b"rq"), [Key::Build, Key::Quit]);
+        assert_eq!(keys(b"\x1b[A\x1b[5~k"), [back(1), back(PAGE), back(1)]);
+        assert_eq!(keys(b"\x1b[B\x1b[6~G"), [back(-1), back(-PAGE), back(isize::MIN)]);
+        assert_eq!(keys(b"\x1b[200~s"), []);
+        assert_eq!(keys(b"x\xff"), []);
     }
 
     #[test]

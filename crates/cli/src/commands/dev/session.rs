@@ -99,9 +99,8 @@ impl Session {
     pub(crate) fn new(options: Options) -> Result<Session, Failure> {
         let watcher = Watcher::start(&options.build.root)?;
         let (sender, received) = mpsc::channel(1024);
-        let listener = Listener::open(&options.scratch, sender).map_err(|why| {
-            Failure::new("cannot make the socket on which the operator tells what it does").because(why)
-        })?;
+        let listener = Listener::open(&options.scratch, sender)
+            .map_err(|why| Failure::new("cannot create the socket for the operator's observations").because(why))?;
         let webhooks = webhook_address(&options.scratch.join(CERTIFICATES))
             .map_err(|why| Failure::new("cannot prepare webhooks on this machine").because(why))?;
         let (reports, reported) = mpsc::unbounded_channel();
@@ -137,6 +136,7 @@ impl Session {
                 Key::Samples => Input::SamplesWanted,
                 // A key that is lost can be pressed again.
                 Key::Log => return drop(updates.try_send(Update::ToggleLog)),
+                Key::Scroll(lines) => return drop(updates.try_send(Update::Scroll(lines))),
             };
             // The session is over.
             let _ = reports.send(Report::Input(input));
@@ -344,7 +344,7 @@ impl Session {
                         Some(made)
                     }
                     (Some(_), None) => {
-                        let text = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all rights";
+                        let text = "the operator declares no rules and there is no config/rbac/role.yaml: it runs with all permissions";
                         emit(Event::Note(text.to_owned())).await;
                         None
                     }
@@ -515,7 +515,7 @@ impl Session {
         let (when, message) = match received {
             Received::Message(when, message) => (when, message),
             Received::Unknown(why) => {
-                tracing::warn!(why, "the operator says something that this command does not know");
+                tracing::warn!(why, "the operator sent a message that this command does not know");
                 return None;
             }
         };

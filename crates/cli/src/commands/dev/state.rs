@@ -35,6 +35,8 @@ pub(crate) enum Update {
     Missed(u64),
     /// Show or hide the operator's output.
     ToggleLog,
+    /// Show entries that are so many lines older; negative: newer.
+    Scroll(isize),
 }
 
 /// Something that happened in `dev` itself.
@@ -142,6 +144,8 @@ pub(crate) struct State {
     pub(crate) queues: BTreeMap<String, (usize, usize)>,
     pub(crate) entries: VecDeque<Entry>,
     pub(crate) show_log: bool,
+    /// How many lines the screen is back from the newest entry.
+    pub(crate) scroll: usize,
     /// How long it took from the last save to the first reconcile.
     pub(crate) turnaround: Option<Duration>,
     /// When the last save happened, while it waits for a build, for the end of the build, for the start of the operator,
@@ -175,6 +179,7 @@ impl State {
             queues: BTreeMap::new(),
             entries: VecDeque::new(),
             show_log: true,
+            scroll: 0,
             turnaround: None,
             saved: None,
             in_build: None,
@@ -208,12 +213,20 @@ impl State {
             }),
             Update::Missed(count) => entries.push(self.entry(
                 now,
-                &paint(DIM, format!("({count} things happened faster than they could be told)")),
+                &paint(DIM, format!("({count} observations were dropped)")),
                 json!({"event": "missed", "count": count}),
             )),
             Update::ToggleLog => self.show_log = !self.show_log,
+            Update::Scroll(lines) => {
+                let all = self.entries.iter().map(|entry| entry.text.lines().count()).sum();
+                self.scroll = self.scroll.saturating_add_signed(*lines).min(all);
+            }
         }
         for entry in &entries {
+            // What a person reads stays where it is.
+            if self.scroll > 0 && (self.show_log || !entry.log) {
+                self.scroll += entry.text.lines().count();
+            }
             self.remember(update, entry);
         }
         entries
@@ -246,10 +259,7 @@ impl State {
         match message {
             Message::Missed { count } => entries.push(self.entry(
                 when,
-                &paint(
-                    DIM,
-                    format!("({count} things happened faster than the operator could tell them)"),
-                ),
+                &paint(DIM, format!("({count} observations of the operator were dropped)")),
                 json!({"event": "missed", "count": count}),
             )),
             Message::Observed(what) => {
@@ -453,7 +463,7 @@ impl State {
             }
             Event::NotCompiled(failed) => step(
                 "build",
-                failed_text(failed),
+                failed.text(),
                 json!({
                     "event": "not-compiled", "errors": failed.errors, "place": failed.place,
                     "first": anstream::adapter::strip_str(&failed.rendered).to_string(),
@@ -584,16 +594,6 @@ impl State {
 fn names<'a>(items: impl IntoIterator<Item = &'a (String, &'static str)>) -> String {
     let names: Vec<&str> = items.into_iter().map(|(name, _)| name.as_str()).collect();
     names.join(", ")
-}
-
-/// The first error in full, and how many there are.
-fn failed_text(failed: &Failed) -> String {
-    let count = match failed.errors {
-        1 => "does not compile".to_owned(),
-        count => format!("does not compile: {count} errors, the first one is"),
-    };
-    let indented = failed.rendered.replace('\n', &format!("\n{:12}", ""));
-    format!("{}\n{:12}{indented}", paint(BAD, count), "")
 }
 
 #[cfg(test)]

@@ -65,9 +65,11 @@ pub(super) fn deadlocks(declaration: &Declaration) -> Vec<Check> {
                 webhook.name,
                 resources.join(", ")
             );
-            checks.push(Check::bad("webhook", found).code(codes::webhooks::DEADLOCK).fix(
-                "remove .everywhere(), or say which namespaces: .mutating(|webhook| webhook.namespace_selector(…))",
-            ));
+            checks.push(
+                Check::bad("webhook", found).code(codes::webhooks::DEADLOCK).fix(
+                    "remove .everywhere(), or select namespaces: .mutating(|webhook| webhook.namespace_selector(…))",
+                ),
+            );
         }
     }
     checks

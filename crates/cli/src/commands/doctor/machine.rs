@@ -132,7 +132,7 @@ fn rust(said: Option<&str>) -> Check {
             .code(codes::machine::TOOLCHAIN)
             .fix("install Rust: https://rustup.rs"),
         Some((said, Some(found))) if found >= RUST => Check::good("rust", said),
-        Some((said, _)) => Check::bad("rust", format!("{said} is too old; {wanted} is needed"))
+        Some((said, _)) => Check::bad("rust", format!("{said} is too old; {wanted} or newer is required"))
             .code(codes::machine::TOOLCHAIN)
             .fix("rustup update stable"),
     }
@@ -150,7 +150,7 @@ fn cargo(said: Option<&str>) -> Check {
 fn linker(said: Option<&str>) -> Check {
     match said {
         Some(said) => Check::good("linker", said.lines().next().unwrap_or_default()),
-        None => Check::bad("linker", "there is no cc, without which nothing can be linked")
+        None => Check::bad("linker", "there is no C compiler (cc), which links programs")
             .code(codes::machine::TOOLCHAIN)
             .fix("apt install build-essential, dnf install gcc, or xcode-select --install"),
     }
@@ -171,7 +171,7 @@ fn kubectl(said: Option<&str>) -> Check {
         Some(found) if version(&found).is_some_and(|found| found >= KUBECTL) => Check::good("kubectl", found),
         Some(found) => Check::remark(
             "kubectl",
-            format!("{found} asks for OpenAPI version 2, which the embedded cluster does not serve"),
+            format!("{found} requests OpenAPI version 2, which the embedded cluster does not serve"),
         )
         .code(codes::machine::TOOL)
         .fix(format!("kubectl {}.{} or newer", KUBECTL.0, KUBECTL.1)),
@@ -217,12 +217,12 @@ mod tests {
         check(
             rust(Some("rustc 1.70.0 (1234 2023-04-01)")),
             Status::Bad,
-            "1.90 is needed",
+            "1.90 or newer is required",
         );
         check(rust(Some("something else")), Status::Bad, "too old");
         check(rust(None), Status::Bad, "not there");
         check(cargo(None), Status::Bad, "not there");
-        check(linker(None), Status::Bad, "no cc");
+        check(linker(None), Status::Bad, "no C compiler (cc)");
         check(linker(Some("cc (Debian) 12.2.0\nmore")), Status::Good, "12.2.0");
         check(
             kubectl(Some(r#"{"clientVersion":{"gitVersion":"v1.36.3"}}"#)),

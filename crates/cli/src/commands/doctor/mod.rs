@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_build: bool,
 
-    /// The context of the kubeconfig to look at [default: the current one]
-    #[arg(long, value_name = "NAME")]
+    /// Context of the kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME", add = clap_complete::ArgValueCandidates::new(crate::complete::contexts))]
     context: Option<String>,
 }
 
@@ -142,11 +142,13 @@ impl Arguments {
                 output.say(&check.text(), &event);
             }
         };
+        let working = crate::progress::during("looking at the machine and the cluster");
         section("machine", machine::machine(&here).await);
         section(
             "cluster",
             machine::cluster(self.context.as_deref(), root.as_deref()).await,
         );
+        drop(working);
         match project {
             Ok(project) => section("project", self.project(&project).await),
             Err(why) => section(
@@ -156,8 +158,8 @@ impl Arguments {
         }
         match bad {
             0 => Ok(()),
-            1 => Err(Failure::new("1 thing is wrong")),
-            count => Err(Failure::new(format!("{count} things are wrong"))),
+            1 => Err(Failure::new("1 check failed")),
+            count => Err(Failure::new(format!("{count} checks failed"))),
         }
     }
 
@@ -217,7 +219,7 @@ fn generated(declaration: &manifests::Declaration, root: &Path) -> Option<Check>
     Some(match planned {
         Ok(plan) => match plan.changes().map(|(path, _)| path).collect::<Vec<_>>()[..] {
             [] => Check::good("generated", "what is written from the code is current"),
-            ref stale => Check::bad("generated", format!("not what the code says: {}", stale.join(", ")))
+            ref stale => Check::bad("generated", format!("out of date: {}", stale.join(", ")))
                 .code(codes::crds::STALE)
                 .fix("kubewright manifests"),
         },

@@ -40,7 +40,7 @@ impl Accepted {
         let tables = match document.get("accepted") {
             None => ArrayOfTables::new(),
             Some(Item::ArrayOfTables(tables)) => tables.clone(),
-            Some(_) => return Err(wrong("accepted is no array of tables".to_owned())),
+            Some(_) => return Err(wrong("accepted is not an array of tables".to_owned())),
         };
         let mut all = Vec::new();
         for table in &tables {
@@ -128,7 +128,7 @@ mod tests {
         );
         check("", None, None);
         check(entry, None, Some("no reason"));
-        check("accepted = 1", None, Some("no array of tables"));
+        check("accepted = 1", None, Some("not an array of tables"));
         check("[[accepted", None, Some("[[accepted]] with finding"));
     }
 }

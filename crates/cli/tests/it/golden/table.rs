@@ -67,7 +67,7 @@ pub(crate) const PROJECTS: &[Golden] = &[
             },
             Edit {
                 file: "api/src/crew/v1/sailor_types.rs",
-                from: "/// What the operator has observed of a Sailor.\n",
+                from: "/// SailorStatus is the observed state of a Sailor.\n",
                 to: r#"/// What a sailor is aboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum Rank {
@@ -80,7 +80,7 @@ pub enum Rank {
     Captain,
 }
 
-/// What the operator has observed of a Sailor.
+/// SailorStatus is the observed state of a Sailor.
 "#,
             },
             Edit {

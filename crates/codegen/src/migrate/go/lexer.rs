@@ -129,7 +129,7 @@ impl Lexer<'_> {
             }
             _ => match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
                 Some(sign) => self.push(Kind::Sign(sign), sign.len()),
-                None => return Err((self.line, format!("{first:?} is no sign of Go"))),
+                None => return Err((self.line, format!("{first:?} is not a token of Go"))),
             },
         }
         Ok(())

@@ -109,7 +109,7 @@ fn project_is_brought_in_line_with_what_go_declares() {
 }
 
 #[test]
-fn a_controller_of_a_kind_of_kubernetes_is_recognised() {
+fn a_controller_of_a_kind_of_kubernetes_is_recognized() {
     let mut files = project();
     let stray = "resources:\n- {controller: true, domain: example.com, group: k8s, kind: Job, version: v2}\n";
     files

@@ -17,7 +17,8 @@ impl Reconciler for PodReconciler {
     async fn reconcile(&self, pod: Arc<v1::Pod>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Pod and goes with it.
         // Report the result with `ctx.patch_status(&*pod, |pod| …).await?`.
-        let _ = (pod, ctx);
+        tracing::info!(name = pod.name_any(), "reconciled");
+        let _ = ctx;
         Ok(Action::await_change())
     }
 }

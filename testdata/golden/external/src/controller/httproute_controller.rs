@@ -17,7 +17,8 @@ impl Reconciler for HTTPRouteReconciler {
     async fn reconcile(&self, httproute: Arc<v1::HTTPRoute>, ctx: Context) -> Result<Action> {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the HTTPRoute and goes with it.
         // Report the result with `ctx.patch_status(&*httproute, |httproute| …).await?`.
-        let _ = (httproute, ctx);
+        tracing::info!(name = httproute.name_any(), "reconciled");
+        let _ = ctx;
         Ok(Action::await_change())
     }
 }

@@ -15,13 +15,13 @@ async fn a_berth_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let berths = Api::<v1beta1::Berth>::all(cluster.kube());
     berths.create(&PostParams::default(), &wanted).await?;
 
-    let is_available = |object: &v1beta1::Berth| {
+    let is_ready = |object: &v1beta1::Berth| {
         let status = object.status.as_ref();
-        status.is_some_and(|status| conditions::is_true(&status.conditions, "Available"))
+        status.is_some_and(|status| conditions::is_true(&status.conditions, "Ready"))
     };
     let namespace = None;
     cluster
-        .wait_for(namespace, "sample", "is Available", is_available)
+        .wait_for(namespace, "sample", "is Ready", is_ready)
         .await?;
     running.stop().await?;
     Ok(())

@@ -15,13 +15,13 @@ async fn a_sailor_is_reconciled() -> Result<(), Box<dyn std::error::Error>> {
     let sailors = Api::<v1::Sailor>::namespaced(cluster.kube(), "default");
     sailors.create(&PostParams::default(), &wanted).await?;
 
-    let is_available = |object: &v1::Sailor| {
+    let is_ready = |object: &v1::Sailor| {
         let status = object.status.as_ref();
-        status.is_some_and(|status| conditions::is_true(&status.conditions, "Available"))
+        status.is_some_and(|status| conditions::is_true(&status.conditions, "Ready"))
     };
     let namespace = Some("default");
     cluster
-        .wait_for(namespace, "sample", "is Available", is_available)
+        .wait_for(namespace, "sample", "is Ready", is_ready)
         .await?;
     running.stop().await?;
     Ok(())

@@ -1,11 +1,11 @@
-//! Book: what people ask for, and what the operator answers.
+//! Book: its spec, which users write, and its status, which the operator reports.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a Book.
+/// BookSpec is the desired state of a Book.
 // Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -15,7 +15,17 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "BookStatus",
     derive = "PartialEq",
-    doc = "Book is the schema of the books API."
+    doc = "Book is the schema of the books API.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BookSpec {
@@ -25,11 +35,11 @@ pub struct BookSpec {
     pub foo: Option<String>,
 }
 
-/// What the operator has observed of a Book.
+/// BookStatus is the observed state of a Book.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BookStatus {
-    /// The state of the Book, one condition for each aspect; the usual types are `Available`, `Progressing` and `Degraded`.
+    /// Conditions of the Book, one for each aspect. `Ready` is True when the Book is as its spec asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,11 +1,11 @@
-//! Memstore: what people ask for, and what the operator answers.
+//! Memstore: its spec, which users write, and its status, which the operator reports.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a Memstore.
+/// MemstoreSpec is the desired state of a Memstore.
 // Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -16,7 +16,17 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "MemstoreStatus",
     derive = "PartialEq",
-    doc = "Memstore is the schema of the memstores API."
+    doc = "Memstore is the schema of the memstores API.",
+    printcolumn(
+        name = "Available",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Available\")].status"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemstoreSpec {
@@ -42,11 +52,11 @@ impl Default for MemstoreSpec {
     }
 }
 
-/// What the operator has observed of a Memstore.
+/// MemstoreStatus is the observed state of a Memstore.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemstoreStatus {
-    /// The state of the Memstore, one condition for each aspect; the usual types are `Available`, `Progressing` and `Degraded`.
+    /// Conditions of the Memstore, one for each aspect. `Available` is True when the Memstore is as its spec asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -27,12 +27,13 @@ impl Reconciler for SailorReconciler {
         ctx.apply(papers).await?;
         let object = &*sailor;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
+        let ready = ctx.condition(object, "Ready", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
-            conditions::set(&mut status.conditions, seen);
+            conditions::set(&mut status.conditions, ready);
         })
         .await?;
+        tracing::info!(generation = object.metadata.generation, "reconciled");
         Ok(Action::await_change())
     }
 }

@@ -20,12 +20,13 @@ impl Reconciler for BerthReconciler {
         // A child is created or updated with `ctx.apply(child).await?`: it belongs to the Berth and goes with it.
         let object = &*berth;
         // The status reports the result; nothing is sent if nothing changes.
-        let seen = ctx.condition(object, "Available", true, "Reconciled", "up to date");
+        let ready = ctx.condition(object, "Ready", true, "Reconciled", "up to date");
         ctx.patch_status(object, |object| {
             let status = object.status.get_or_insert_default();
-            conditions::set(&mut status.conditions, seen);
+            conditions::set(&mut status.conditions, ready);
         })
         .await?;
+        tracing::info!(generation = object.metadata.generation, "reconciled");
         Ok(Action::await_change())
     }
 }

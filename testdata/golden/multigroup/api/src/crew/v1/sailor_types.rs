@@ -1,11 +1,11 @@
-//! Sailor: what people ask for, and what the operator answers.
+//! Sailor: its spec, which users write, and its status, which the operator reports.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a Sailor.
+/// SailorSpec is the desired state of a Sailor.
 // Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -17,7 +17,17 @@ use serde::{Deserialize, Serialize};
     shortname = "sail",
     printcolumn(name = "Rank", type_ = "string", json_path = ".spec.rank"),
     derive = "PartialEq",
-    doc = "Sailor is the schema of the sailors API."
+    doc = "Sailor is the schema of the sailors API.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SailorSpec {
@@ -43,11 +53,11 @@ pub enum Rank {
     Captain,
 }
 
-/// What the operator has observed of a Sailor.
+/// SailorStatus is the observed state of a Sailor.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SailorStatus {
-    /// The state of the Sailor, one condition for each aspect; the usual types are `Available`, `Progressing` and `Degraded`.
+    /// Conditions of the Sailor, one for each aspect. `Ready` is True when the Sailor is as its spec asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,11 +1,11 @@
-//! Berth: what people ask for, and what the operator answers.
+//! Berth: its spec, which users write, and its status, which the operator reports.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a Berth.
+/// BerthSpec is the desired state of a Berth.
 // Change it to your liking, then run `kubewright manifests`. Comments with three slashes become the descriptions that `kubectl explain` shows.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -15,7 +15,17 @@ use serde::{Deserialize, Serialize};
     plural = "berths",
     status = "BerthStatus",
     derive = "PartialEq",
-    doc = "Berth is the schema of the berths API."
+    doc = "Berth is the schema of the berths API.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BerthSpec {
@@ -25,11 +35,11 @@ pub struct BerthSpec {
     pub foo: Option<String>,
 }
 
-/// What the operator has observed of a Berth.
+/// BerthStatus is the observed state of a Berth.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BerthStatus {
-    /// The state of the Berth, one condition for each aspect; the usual types are `Available`, `Progressing` and `Degraded`.
+    /// Conditions of the Berth, one for each aspect. `Ready` is True when the Berth is as its spec asks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,7 +1,7 @@
 //! HTTPRoute of `gateway.networking.k8s.io/v1`, a kind of another project.
 //!
-//! Its CRD is not this project's, so only what is needed stands here: name the fields that you read or write as fields of the structs; all
-//! others are kept in `rest` and survive a write.
+//! Its CRD belongs to another project. Add the fields that you read or write to the structs; all other fields are kept in
+//! `rest`, so a write does not lose them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is wanted of a HTTPRoute.
+/// The spec of an HTTPRoute.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "gateway.networking.k8s.io",
@@ -32,7 +32,7 @@ pub struct HTTPRouteSpec {
     pub rest: BTreeMap<String, Value>,
 }
 
-/// What its own controller says about a HTTPRoute.
+/// The status of an HTTPRoute, which its own controller writes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HTTPRouteStatus {
