@@ -17,10 +17,16 @@ pub(super) struct Input {
 }
 
 /// The most changes of one sample; a user who wants more writes them.
-const MOST: usize = 24;
+const MOST: usize = 6;
 
 /// The changes of a sample. `crd` is its kind's, when there is one.
 pub(super) fn of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
+    let mut all = all_of(sample, crd);
+    all.truncate(MOST);
+    all
+}
+
+fn all_of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
     let version = sample["apiVersion"].as_str().unwrap_or_default();
     let version = version.rsplit('/').next().unwrap_or_default();
     let versions = crd.and_then(|crd| crd["spec"]["versions"].as_array());
@@ -32,7 +38,7 @@ pub(super) fn of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
     collect(&sample["spec"], schema, true, &mut vec!["spec".to_owned()], &mut found);
     // What is changed comes before what is taken out, and that before what is new.
     found.sort_by_key(|(rank, _)| *rank);
-    found.into_iter().map(|(_, input)| input).take(MOST).collect()
+    found.into_iter().map(|(_, input)| input).collect()
 }
 
 fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<String>, found: &mut Vec<(u8, Input)>) {
@@ -127,10 +133,12 @@ fn numbers(number: i64, schema: &Value) -> Vec<Value> {
             .next()
             .and_then(|whole| whole.parse::<i64>().ok())
     };
-    let (least, most) = (bound("minimum"), bound("maximum"));
+    // Without a schema nobody knows what zero means.
+    let zero = (!schema.is_null()).then_some(0);
+    let (least, most) = (bound("minimum").or(zero), bound("maximum"));
     let greater = number.saturating_add(2);
     let mut all = vec![most.map_or(greater, |most| greater.min(most))];
-    all.extend(least.or(Some(0)).filter(|least| number.abs_diff(*least) <= NEAR));
+    all.extend(least.filter(|least| number.abs_diff(*least) <= NEAR));
     all.extend(most.filter(|most| number.abs_diff(*most) <= NEAR));
     let mut seen = vec![number];
     all.retain(|other| {
@@ -201,7 +209,8 @@ mod tests {
         let sample = json!({"apiVersion": "example.com/v1", "kind": "Box", "spec": {
             "size": 2, "image": "box:1", "level": "low", "storage": "1Gi", "settings": {"a": "1"},
         }});
-        let inputs = of(&sample, Some(&crd));
+        let inputs = all_of(&sample, Some(&crd));
+        assert_eq!(of(&sample, Some(&crd)), inputs[..MOST]);
         let all: Vec<&str> = inputs.iter().map(|input| input.what.as_str()).collect();
         assert_eq!(
             all,
@@ -232,6 +241,6 @@ mod tests {
     fn without_a_schema_numbers_and_truth_values_are_changed() {
         let sample = json!({"apiVersion": "v1", "kind": "Box", "spec": {"size": 1, "on": false, "name": "x"}});
         let all: Vec<String> = of(&sample, None).into_iter().map(|input| input.what).collect();
-        assert_eq!(all, ["spec.on to true", "spec.size to 3", "spec.size to 0"]);
+        assert_eq!(all, ["spec.on to true", "spec.size to 3"]);
     }
 }

@@ -28,6 +28,8 @@ fn outside(command: &str) -> Result<Outside, Failed> {
     Outside::of(command)
         .folder(folder())
         .patience(Duration::from_secs(12))
+        // On a busy machine the faults of a test take longer than the usual budget.
+        .budget(Duration::from_secs(600))
         .crds(folder().join("crd.yaml"))?
         .samples(folder().join("samples"))
 }
