@@ -23,13 +23,19 @@ pub fn objects(minor: Minor) -> Vec<Value> {
     for (since, object) in committed() {
         match since {
             Some(since) if since > minor => continue,
-            Some(_) => all.retain(|one| one["kind"] != object["kind"] || object::name(one) != object::name(&object)),
+            Some(_) => all.retain(|one| place(one) != place(&object)),
             None => {}
         }
         all.push(object);
     }
-    all.sort_by_key(|object| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Binding")));
+    let order = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    all.sort_by_key(|object| order.iter().position(|kind| object["kind"] == *kind));
     all.into_iter().map(complete).collect()
+}
+
+/// What is one object, whatever it says.
+fn place(object: &Value) -> (&Value, &str, &str) {
+    (&object["kind"], object::namespace(object), object::name(object))
 }
 
 /// The kinds and names of those that a version has otherwise than the oldest one.

@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     crds: Vec<PathBuf>,
 
-    /// The folder with the operator's role.yaml [default: config/rbac, if it has one; else it may do everything]
+    /// The folder with the operator's role.yaml [default: config/rbac, if it has one; else it has all permissions]
     #[arg(long, value_name = "FOLDER")]
     rbac: Option<PathBuf>,
 
@@ -199,7 +199,7 @@ impl Arguments {
             Some(roles) => explore = explore.roles(roles),
             None => output.warning(
                 "the operator has all permissions: there is no config/rbac/role.yaml (--rbac FOLDER)",
-                &json!({"event": "note", "note": "the operator may do everything"}),
+                &json!({"event": "note", "note": "the operator has all permissions"}),
             ),
         }
         if self.exhaustive {

@@ -65,7 +65,7 @@ fn a_finding_is_printed_accepted_and_played_again() {
         "and without the fault:",
         "kubewright explore --command 'exec python3 $COPIER/copier.py made-up-name'",
         "--replay crash-after@1",
-        "the operator may do everything",
+        "the operator has all permissions",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }

@@ -58,9 +58,10 @@ fn each_command_that_the_help_lists_has_a_man_page() {
     let listed = String::from_utf8(typed("--help").stdout).unwrap();
     let page = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.1")));
     assert!(page("kubewright").unwrap().contains(".SH SYNOPSIS"));
-    let (_, listed) = listed.split_once("Commands:\n").unwrap();
-    let commands = listed.lines().take_while(|line| !line.is_empty());
-    let commands: Vec<&str> = commands
+    let (_, listed) = listed.split_once("\nProject:\n").unwrap();
+    let (listed, _) = listed.split_once("\nOptions:\n").unwrap();
+    let commands: Vec<&str> = listed
+        .lines()
         .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
         .filter_map(|line| line.split_whitespace().next())
         .filter(|name| *name != "help")

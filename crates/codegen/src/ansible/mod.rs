@@ -13,11 +13,8 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::names;
 use crate::plan::{Files, Plan};
-use crate::project::{self, Project, Resource};
+use crate::project::{self, ANSIBLE_LAYOUT as LAYOUT, Project, Resource};
 use crate::yaml;
-
-/// The key of the layout in PROJECT.
-pub const LAYOUT: &str = "ansible.sdk.operatorframework.io/v1";
 
 const WATCHES: &str = "watches.yaml";
 const ROLE: &str = "config/rbac/role.yaml";

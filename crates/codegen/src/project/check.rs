@@ -40,7 +40,7 @@ pub(super) fn is_ours(fields: &Map<String, Value>) -> Result<(), Diagnostic> {
         Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
         _ => String::new(),
     };
-    let known = ["rust.kubewright.dev/", super::CHARTS_LAYOUT, crate::ansible::LAYOUT];
+    let known = ["rust.kubewright.dev/", super::CHARTS_LAYOUT, super::ANSIBLE_LAYOUT];
     if known.iter().any(|key| listed.contains(key)) {
         return Ok(());
     }

@@ -36,6 +36,9 @@ pub const LAYOUT: &str = "rust.kubewright.dev/v1-alpha";
 /// The key of a project whose kinds are Helm charts: operator-sdk's.
 pub const CHARTS_LAYOUT: &str = "helm.sdk.operatorframework.io/v1";
 
+/// The layout of projects whose kinds are Ansible roles, as operator-sdk names it.
+pub const ANSIBLE_LAYOUT: &str = "ansible.sdk.operatorframework.io/v1";
+
 const HEADER: &str = "# Kept by kubewright: which kinds, controllers and webhooks this project has.\n\
                       # Change it with the command (kubewright create, edit, delete); the form is kubebuilder's PROJECT, version 3.\n";
 

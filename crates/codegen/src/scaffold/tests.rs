@@ -309,11 +309,11 @@ fn words_of_kubebuilder_that_need_nothing_here_are_taken() {
         &format!(
             "{issuer} --external-api-path github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1 --external-api-module github.com/cert-manager/cert-manager@v1.18.2"
         ),
-        "only the group matters",
+        "only its group is used",
     );
     check(
         &format!("{issuer} --external-api-module github.com/cert-manager/cert-manager"),
-        "only the group matters",
+        "only its group is used",
     );
     let files = project(&["init --project-name shop --domain="]);
     assert_eq!(Project::load(&files).unwrap().domain, "");

@@ -281,15 +281,8 @@ pub(crate) struct Predicates(Vec<(TypeId, String, Filter)>);
 impl Predicates {
     pub(crate) fn add<K: AnyObject>(&mut self, predicate: impl Fn(&form::Event<K>) -> bool + Send + Sync + 'static) {
         let filter = Arc::new(move |event: &Event<Any>| typed_event(event).is_none_or(|event| predicate(&event)));
-        self.0.push((
-            TypeId::of::<K>(),
-            std::any::type_name::<K>()
-                .rsplit("::")
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            filter,
-        ));
+        let kind = std::any::type_name::<K>().rsplit("::").next().unwrap_or_default();
+        self.0.push((TypeId::of::<K>(), kind.to_owned(), filter));
     }
 
     /// Whether there are any for a kind.

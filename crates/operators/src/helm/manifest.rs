@@ -129,12 +129,12 @@ mod tests {
 
     #[test]
     fn objects_of_a_manifest() {
-        let text = "---\n# Source: a\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: n}\n---\n---\n# nothing\n\
+        let text = "---\n# Source: a\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: ns}\n---\n---\n# nothing\n\
                     ---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: s, annotations: {helm.sh/resource-policy: ' Keep'}}}\n\
                     - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n";
         let parts = parts(text).expect("it is a manifest");
         let shown: Vec<String> = parts.iter().map(Part::shown).collect();
-        assert_eq!(shown, ["Deployment n/d", "Secret s", "ConfigMap c"]);
+        assert_eq!(shown, ["Deployment ns/d", "Secret s", "ConfigMap c"]);
         assert_eq!(parts[0].kind(), GroupVersionKind::gvk("apps", "v1", "Deployment"));
         assert_eq!([parts[0].is_kept(), parts[1].is_kept()], [false, true]);
     }

@@ -173,7 +173,7 @@ mod tests {
             assert!(!same(&owner(), &[before], &[]));
         };
         check("{name: a}", Some("n"), true);
-        check("{name: a, labels: {x: y}}", Some("n"), true);
+        check("{name: a, labels: {x: z}}", Some("n"), true);
         check("{name: a}", Some("other"), false);
         check("{name: a}", None, false);
         check(

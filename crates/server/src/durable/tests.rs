@@ -186,7 +186,7 @@ fn the_durable_storage_conforms() {
 fn a_folder_goes_on_with_a_newer_version_and_not_with_an_older_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mark = folder.path().join("kubewright.json");
-    let open = |minor| super::open(folder.path(), true, minor).map(drop);
+    let open = |minor| super::open(folder.path(), true, minor).map(|opened| opened.journal.close());
     let says = |word: &str| std::fs::read_to_string(&mark).expect("the mark").contains(word);
     open(Minor::V36).expect("a new folder");
     assert!(says("\"format\": 1") && says("\"kubernetes\": \"1.36\""));

@@ -70,14 +70,14 @@ fn project_is_brought_in_line_with_what_go_declares() {
         "",
         &["plural: deckhands", "!namespaced: true\n  group: crew\n  kind: Mate"],
     );
-    let renamed = "crew.example.com/v1 Captain: its Go package says +groupName=sea.example.org";
+    let renamed = "crew.example.com/v1 Captain: its Go package has +groupName=sea.example.org";
     check(
         "sea.example.org",
         "",
         "",
         &[renamed, "group: sea.example.org\n  kind: Captain"],
     );
-    let whole = "crew.example.com/v1 Captain: its Go package says +groupName=example.com";
+    let whole = "crew.example.com/v1 Captain: its Go package has +groupName=example.com";
     check("example.com", "", "", &[whole, "!group: crew"]);
     let settings = "- {api: {crdVersion: v1}, domain: example.com, group: crew, kind: MateSpec, version: v1}\n";
     check(
@@ -102,7 +102,7 @@ fn project_is_brought_in_line_with_what_go_declares() {
         "+kubebuilder:resource:scope=Cluster",
         &(mate("v1beta1", "") + &mate("v1", ", namespaced: true")),
         &[
-            "Mate v1: its markers in Go say scope Cluster, and so does PROJECT now",
+            "Mate v1: its markers in Go have scope Cluster, and PROJECT has it now",
             "Mate v1: PROJECT lists its controller with another version already; it has one",
         ],
     );
@@ -143,7 +143,7 @@ fn a_kind_that_project_only_names_gets_its_type_from_go() {
         .extend([("PROJECT", bare), ("api/v1/doc.go", group)].map(|(path, text)| (path.to_owned(), text.to_owned())));
     let done = carried(&files).unwrap();
     assert!(done.files.0["api/src/v1/captain_types.rs"].contains("pub struct CaptainSpec"));
-    let told = "Captain v1: PROJECT does not say";
+    let told = "Captain v1: PROJECT did not list";
     assert!(done.notes.iter().any(|note| note.starts_with(told)));
 }
 

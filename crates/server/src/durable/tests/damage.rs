@@ -176,10 +176,10 @@ fn what_is_no_folder_of_ours_is_refused() {
     );
     check(
         "a newer format",
-        |path| fs::write(path.join("kubewright.json"), r#"{"format": 2}"#).expect("it can be written"),
+        |path| fs::write(path.join("kubewright.json"), r#"{"format": 3}"#).expect("it can be written"),
         &[
-            "kubewright.json has format 2",
-            "knows formats up to 1",
+            "kubewright.json has format 3",
+            "knows formats up to 2",
             "use the version that wrote it",
         ],
         None,
