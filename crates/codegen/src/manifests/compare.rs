@@ -219,7 +219,7 @@ impl Report<'_> {
         for (keyword, below) in [("items", "[]"), ("additionalProperties", "[*]")] {
             match (&old[keyword], &new[keyword]) {
                 (Value::Object(_), Value::Object(_)) => {
-                    self.schema(&old[keyword], &new[keyword], &format!("{path}{below}"))
+                    self.schema(&old[keyword], &new[keyword], &format!("{path}{below}"));
                 }
                 (Value::Null | Value::Bool(false), _) => {}
                 (_, Value::Null | Value::Bool(false)) if keyword == "additionalProperties" => {
