@@ -10,7 +10,7 @@ use std::process::Command;
 /// What is about to happen. The minutes are those of two cores, downloads not counted; the log of the gate has what it
 /// took.
 const WORDS: &str = "\
-kubewright: building the command, with a Kubernetes API server inside. The first build takes about four minutes
+kubewright: building the command, with a Kubernetes API server inside. The first build takes about five minutes
 on two cores, later ones seconds. Then a cluster starts, an operator runs in it, and a Guestbook becomes Ready.
 ";
 
