@@ -49,6 +49,7 @@ pub mod project;
 pub mod scaffold;
 pub mod source;
 pub mod upgrade;
+mod without_code;
 pub mod yaml;
 
 pub use codes::Code;

@@ -9,15 +9,13 @@ mod texts;
 
 use serde_json::{Value, json};
 
-use crate::codes;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::plan::{Files, Plan};
 use crate::project::{self, ANSIBLE_LAYOUT as LAYOUT, Project, Resource};
+pub use crate::without_code::Init;
+use crate::without_code::{self, Known, ROLE, WATCHES, wrong};
 use crate::yaml;
-
-const WATCHES: &str = "watches.yaml";
-const ROLE: &str = "config/rbac/role.yaml";
 
 /// Whether a key of `--plugins` is this layout.
 #[must_use]
@@ -31,58 +29,19 @@ pub fn is_of_ansible(project: &Project) -> bool {
     project.layout.iter().any(|key| key == LAYOUT)
 }
 
-/// The options of a new project.
-#[derive(Debug, Clone)]
-pub struct Init {
-    /// Its name.
-    pub name: String,
-    /// The domain of its groups.
-    pub domain: String,
-    /// Whether the operator watches only its own namespaces.
-    pub namespaced: bool,
-    /// Whether there will be several groups.
-    pub multigroup: bool,
-    /// The version of this program.
-    pub cli_version: String,
-}
-
 /// Plans a new project.
 ///
 /// # Errors
 /// When a name cannot be used, or something is in the way.
 pub fn init<'a>(files: &'a dyn Files, options: &Init) -> Result<Plan<'a>, Diagnostic> {
-    const ATTEMPTED: &str = "cannot create the project";
-    names::project(&options.name).map_err(|bad| wrong(ATTEMPTED, "--project-name", &options.name, &bad))?;
-    if !options.domain.is_empty() {
-        names::domain(&options.domain).map_err(|bad| wrong(ATTEMPTED, "--domain", &options.domain, &bad))?;
-    }
-    for path in [
-        project::FILE,
-        WATCHES,
-        "Dockerfile",
-        "Makefile",
-        "requirements.yml",
-        "Cargo.toml",
-    ] {
-        if files.read(path)?.is_some() {
-            return Err(Diagnostic::new(codes::files::EXISTS, ATTEMPTED)
-                .at(Place::file(path))
-                .because("this folder has a project already")
-                .fix("begin in an empty folder, or move the file away"));
-        }
-    }
-    let mut project = Project::new(&options.name, &options.domain);
-    project.cli_version = Some(options.cli_version.clone());
-    project.layout = vec![LAYOUT.to_owned()];
-    project.namespaced = options.namespaced;
-    project.multigroup = options.multigroup;
+    let project = options.project(files, LAYOUT, &["requirements.yml"])?;
     let mut plan = Plan::new(files);
     crate::config::sync(None, &project, &mut plan)?;
     runs_roles(&mut plan, &options.name)?;
     plan.write(project::FILE, project.to_text())?;
-    plan.write(WATCHES, texts::WATCHES)?;
+    plan.write(WATCHES, without_code::no_watches("role or playbook"))?;
     plan.write("Dockerfile", texts::DOCKERFILE)?;
-    plan.write("Makefile", texts::MAKEFILE)?;
+    plan.write("Makefile", without_code::makefile(texts::RUN))?;
     plan.write("requirements.yml", texts::REQUIREMENTS)?;
     plan.write("roles/.placeholder", "")?;
     plan.write("playbooks/.placeholder", "")?;
@@ -94,15 +53,6 @@ pub fn init<'a>(files: &'a dyn Files, options: &Init) -> Result<Plan<'a>, Diagno
     plan.next
         .push("kubewright create api --group GROUP --version v1alpha1 --kind KIND --generate-role".to_owned());
     Ok(plan)
-}
-
-fn wrong(attempted: &str, flag: &str, value: &str, bad: &names::BadName) -> Diagnostic {
-    Diagnostic::new(
-        codes::project::NAME,
-        format!("{attempted}: {flag} {value:?} cannot be used"),
-    )
-    .because(&bad.why)
-    .fix(&bad.fix)
 }
 
 /// The manager of `config/` is the operator of roles: its image runs it.
@@ -169,34 +119,14 @@ pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<
     names::version(&options.version).map_err(|bad| wrong(&attempted, "--version", &options.version, &bad))?;
     let mut resource = Resource::own(&options.group, &before.domain, &options.version, &options.kind, true);
     resource.plural.clone_from(&options.plural);
-    let same = |other: &Resource| {
-        (other.full_group(), &other.version, &other.kind) == (resource.full_group(), &resource.version, &resource.kind)
-    };
-    if before.resources.iter().any(same) && !options.force {
-        return Err(Diagnostic::new(codes::project::TAKEN, attempted)
-            .at(Place::file(project::FILE).field("resources"))
-            .because(format!(
-                "the project has the kind {} {} already",
-                resource.api_version(),
-                resource.kind
-            ))
-            .fix("name another kind, or say --force to write its files anew"));
-    }
-    let mut project = before.clone();
-    project.resources.retain(|other| !same(other));
-    project.resources.push(resource.clone());
-    if let Some(wrong) = project.check().into_iter().next() {
-        return Err(wrong);
-    }
-    crate::config::sync(Some(&before), &project, &mut plan)?;
-    plan.write(project::FILE, project.to_text())?;
+    let project = without_code::add(&mut plan, &resource, options.force)?;
     let name = resource.kind.to_lowercase();
     let runs = match (options.playbook, options.role) {
         (true, _) => format!("  playbook: playbooks/{name}.yml\n"),
         (false, true) => format!("  role: {name}\n"),
         (false, false) => "  # Say what is run for the kind: a role or a playbook.\n  # role: NAME\n".to_owned(),
     };
-    watch(&mut plan, &resource, &runs, &attempted)?;
+    without_code::watch(&mut plan, &resource, &runs, Known::ByKind)?;
     plan.write(
         &format!("config/crd/bases/{}_{}.yaml", resource.full_group(), resource.plural()),
         definition(&resource),
@@ -229,68 +159,12 @@ pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<
     Ok(plan)
 }
 
-fn watch(plan: &mut Plan<'_>, resource: &Resource, runs: &str, attempted: &str) -> Result<(), Diagnostic> {
-    let Some(text) = plan.read(WATCHES)? else {
-        return Err(Diagnostic::new(codes::files::EDITED, attempted)
-            .at(Place::file(WATCHES))
-            .because("the file is not there, and the project's kinds are listed in it")
-            .fix("restore it (git checkout)"));
-    };
-    let (group, version, kind) = (resource.full_group(), &resource.version, &resource.kind);
-    let head = format!("- group: {group}\n  version: {version}\n  kind: {kind}\n");
-    if text.contains(&head) {
-        return Ok(());
-    }
-    let is_marker = |line: &str| line.replace(' ', "").trim_end() == "#+kubebuilder:scaffold:watch";
-    let marker: usize = text
-        .split_inclusive('\n')
-        .take_while(|line| !is_marker(line))
-        .map(str::len)
-        .sum();
-    let (above, below) = text.split_at(marker);
-    let newline = if above.is_empty() || above.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
-    plan.write(WATCHES, format!("{above}{newline}{head}{runs}{below}"))
-}
-
 fn definition(resource: &Resource) -> String {
     let any = |what: &str| json!({"type": "object", "description": what, "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", resource.plural(), resource.full_group())},
-        "spec": {
-            "group": resource.full_group(),
-            "names": {
-                "kind": resource.kind,
-                "listKind": format!("{}List", resource.kind),
-                "plural": resource.plural(),
-                "singular": resource.kind.to_lowercase(),
-            },
-            "scope": "Namespaced",
-            "versions": [{
-                "name": resource.version,
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": format!("A {}: what an Ansible role makes.", resource.kind),
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": any("The variables of the role."),
-                        "status": any("The conditions of the last run, and what the role writes."),
-                    },
-                }},
-            }],
-        },
-    });
-    yaml::to_string(&definition)
+    let about = format!("A {}: what an Ansible role makes.", resource.kind);
+    let spec = any("The variables of the role.");
+    let status = any("The conditions of the last run, and what the role writes.");
+    without_code::definition(resource, &about, None, spec, status)
 }
 
 /// The role of the operator: what a small role of Ansible makes, and its kinds. What somebody added stays.

@@ -1,8 +1,5 @@
 //! The files of a project of Ansible that do not depend on its kinds, and those of a role.
 
-pub(super) const WATCHES: &str =
-    "# Which kind is which role or playbook; kubewright create api adds to it.\n# +kubebuilder:scaffold:watch\n";
-
 pub(super) const REQUIREMENTS: &str = "---
 # The collections that the roles use: ansible-galaxy collection install -r requirements.yml
 collections:
@@ -31,49 +28,9 @@ USER 1001
 ENTRYPOINT ["kubewright", "ansible-operator", "run", "--watches-file=./watches.yaml"]
 "#;
 
-pub(super) const MAKEFILE: &str = "# operator-sdk's targets; each is one command, which works without make as well.
-
-# The image of the operator.
-IMG ?= controller:latest
-# What builds images: docker, podman, nerdctl.
-CONTAINER_TOOL ?= docker
-KUBEWRIGHT ?= kubewright
-
-.PHONY: all
-all: docker-build
-
-.PHONY: help
-help: ## Show the targets.
-	@awk 'BEGIN {FS = \":.*##\"; print \"Usage: make <target>\"} /^[a-zA-Z_0-9-]+:.*?##/ { printf \"  %-18s %s\\n\", $$1, $$2 }' $(MAKEFILE_LIST)
-
-.PHONY: run
-run: ## Run the operator on this host, against the cluster of the kubeconfig.
-	ANSIBLE_ROLES_PATH=\"$(ANSIBLE_ROLES_PATH):$(shell pwd)/roles\" $(KUBEWRIGHT) ansible-operator run
-
-.PHONY: docker-build
-docker-build: ## Build the image.
-	$(CONTAINER_TOOL) build -t \"$(IMG)\" .
-
-.PHONY: docker-push
-docker-push: ## Push the image.
-	$(CONTAINER_TOOL) push \"$(IMG)\"
-
-.PHONY: install
-install: ## Install the CRDs.
-	$(KUBEWRIGHT) install
-
-.PHONY: uninstall
-uninstall: ## Remove the CRDs, and all objects of their kinds.
-	$(KUBEWRIGHT) uninstall
-
-.PHONY: deploy
-deploy: ## Deploy the operator.
-	$(KUBEWRIGHT) deploy --image \"$(IMG)\"
-
-.PHONY: undeploy
-undeploy: ## Remove the operator.
-	$(KUBEWRIGHT) undeploy
-";
+/// How `make run` runs the operator.
+pub(super) const RUN: &str =
+    "ANSIBLE_ROLES_PATH=\"$(ANSIBLE_ROLES_PATH):$(shell pwd)/roles\" $(KUBEWRIGHT) ansible-operator run";
 
 /// The files of a role, below its folder.
 pub(super) fn role(kind: &str) -> Vec<(&'static str, String)> {

@@ -10,12 +10,12 @@ mod schema;
 
 use serde_json::{Value, json};
 
-use crate::codes;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::plan::{Files, Plan};
 use crate::project::{self, CHARTS_LAYOUT as LAYOUT, Project, Resource};
-use crate::yaml;
+pub use crate::without_code::Init;
+use crate::without_code::{self, Known, ROLE, WATCHES, wrong};
 
 use role::Rules;
 pub use schema::of_values;
@@ -26,10 +26,6 @@ pub const FOLDER: &str = "helm-charts";
 pub const GROUP: &str = "charts";
 /// See [`GROUP`].
 pub const VERSION: &str = "v1alpha1";
-
-const WATCHES: &str = "watches.yaml";
-const MARKER: &str = "# +kubebuilder:scaffold:watch";
-const ROLE: &str = "config/rbac/role.yaml";
 
 /// Whether a key of `--plugins` is this layout.
 #[must_use]
@@ -43,65 +39,22 @@ pub fn is_of_charts(project: &Project) -> bool {
     project.layout.iter().any(|key| key == LAYOUT)
 }
 
-/// The options of a new project.
-#[derive(Debug, Clone)]
-pub struct Init {
-    /// Its name.
-    pub name: String,
-    /// The domain of its groups.
-    pub domain: String,
-    /// Whether the operator watches only its own namespaces.
-    pub namespaced: bool,
-    /// Whether there will be several groups.
-    pub multigroup: bool,
-    /// The version of this program.
-    pub cli_version: String,
-}
-
 /// Plans a new project.
 ///
 /// # Errors
 /// When a name cannot be used, or something is in the way.
 pub fn init<'a>(files: &'a dyn Files, options: &Init) -> Result<Plan<'a>, Diagnostic> {
-    const ATTEMPTED: &str = "cannot create the project";
-    let wrong = |flag: &str, value: &str, bad: names::BadName| {
-        Diagnostic::new(
-            codes::project::NAME,
-            format!("{ATTEMPTED}: {flag} {value:?} cannot be used"),
-        )
-        .because(&bad.why)
-        .fix(&bad.fix)
-    };
-    names::project(&options.name).map_err(|bad| wrong("--project-name", &options.name, bad))?;
-    if !options.domain.is_empty() {
-        names::domain(&options.domain).map_err(|bad| wrong("--domain", &options.domain, bad))?;
-    }
-    for path in [project::FILE, WATCHES, "Dockerfile", "Makefile", "Cargo.toml"] {
-        if files.read(path)?.is_some() {
-            return Err(Diagnostic::new(codes::files::EXISTS, ATTEMPTED)
-                .at(Place::file(path))
-                .because("this folder has a project already")
-                .fix("begin in an empty folder, or move the file away"));
-        }
-    }
-    let mut project = Project::new(&options.name, &options.domain);
-    project.cli_version = Some(options.cli_version.clone());
-    project.layout = vec![LAYOUT.to_owned()];
-    project.namespaced = options.namespaced;
-    project.multigroup = options.multigroup;
+    let project = options.project(files, LAYOUT, &[])?;
     let mut plan = Plan::new(files);
     crate::config::sync(None, &project, &mut plan)?;
     runs_charts(&mut plan)?;
     plan.write(project::FILE, project.to_text())?;
-    plan.write(
-        WATCHES,
-        format!("# Which kind is which chart; kubewright create api adds to it.\n{MARKER}\n"),
-    )?;
+    plan.write(WATCHES, without_code::no_watches("chart"))?;
     plan.write(
         "Dockerfile",
         DOCKERFILE.replace("REPOSITORY", env!("CARGO_PKG_REPOSITORY")),
     )?;
-    plan.write("Makefile", MAKEFILE)?;
+    plan.write("Makefile", without_code::makefile("$(KUBEWRIGHT) helm-operator run"))?;
     if plan.read(".gitignore")?.is_none() {
         plan.write(".gitignore", "/bin/\n*.swp\n*~\n")?;
     }
@@ -169,50 +122,6 @@ USER 65532:65532
 ENTRYPOINT ["kubewright", "helm-operator", "run", "--watches-file=./watches.yaml"]
 "#;
 
-const MAKEFILE: &str = "# operator-sdk's targets; each is one command, which works without make as well.
-
-# The image of the operator.
-IMG ?= controller:latest
-# What builds images: docker, podman, nerdctl.
-CONTAINER_TOOL ?= docker
-KUBEWRIGHT ?= kubewright
-
-.PHONY: all
-all: docker-build
-
-.PHONY: help
-help: ## Show the targets.
-	@awk 'BEGIN {FS = \":.*##\"; print \"Usage: make <target>\"} /^[a-zA-Z_0-9-]+:.*?##/ { printf \"  %-18s %s\\n\", $$1, $$2 }' $(MAKEFILE_LIST)
-
-.PHONY: run
-run: ## Run the operator on this host, against the cluster of the kubeconfig.
-	$(KUBEWRIGHT) helm-operator run
-
-.PHONY: docker-build
-docker-build: ## Build the image.
-	$(CONTAINER_TOOL) build -t \"$(IMG)\" .
-
-.PHONY: docker-push
-docker-push: ## Push the image.
-	$(CONTAINER_TOOL) push \"$(IMG)\"
-
-.PHONY: install
-install: ## Install the CRDs.
-	$(KUBEWRIGHT) install
-
-.PHONY: uninstall
-uninstall: ## Remove the CRDs, and all objects of their kinds.
-	$(KUBEWRIGHT) uninstall
-
-.PHONY: deploy
-deploy: ## Deploy the operator.
-	$(KUBEWRIGHT) deploy --image \"$(IMG)\"
-
-.PHONY: undeploy
-undeploy: ## Remove the operator.
-	$(KUBEWRIGHT) undeploy
-";
-
 /// A chart, as far as a project needs to know it.
 #[derive(Debug, Clone)]
 pub struct Chart {
@@ -249,34 +158,10 @@ pub struct CreateApi {
 /// When a name cannot be used, the kind is there, or a file is in the way.
 pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<'a>, Diagnostic> {
     let mut plan = Plan::new(files);
-    let before = Project::load(&plan)?;
-    let resource = resource(&before, options)?;
-    let attempted = format!("cannot create the API {}", resource.kind);
-    if before
-        .find(&resource.full_group(), &resource.version, &resource.kind)
-        .is_some()
-        && !options.force
-    {
-        return Err(Diagnostic::new(codes::project::TAKEN, attempted)
-            .at(Place::file(project::FILE).field("resources"))
-            .because(format!(
-                "the project has the kind {} {} already",
-                resource.api_version(),
-                resource.kind
-            ))
-            .fix("name another kind, or say --force to write its files anew"));
-    }
-    let mut project = before.clone();
-    project.resources.retain(|other| {
-        (other.full_group(), &other.version, &other.kind) != (resource.full_group(), &resource.version, &resource.kind)
-    });
-    project.resources.push(resource.clone());
-    if let Some(wrong) = project.check().into_iter().next() {
-        return Err(wrong);
-    }
-    crate::config::sync(Some(&before), &project, &mut plan)?;
-    plan.write(project::FILE, project.to_text())?;
-    watch(&mut plan, &resource, &options.chart.name, &attempted)?;
+    let resource = resource(&Project::load(&plan)?, options)?;
+    let project = without_code::add(&mut plan, &resource, options.force)?;
+    let runs = format!("  chart: {FOLDER}/{}\n", options.chart.name);
+    without_code::watch(&mut plan, &resource, &runs, Known::ByEntry)?;
     let crd = format!("config/crd/bases/{}_{}.yaml", resource.full_group(), resource.plural());
     plan.write(&crd, definition(&resource, options.chart.schema.as_ref()))?;
     sample(&mut plan, &resource, &options.chart)?;
@@ -303,50 +188,12 @@ fn resource(project: &Project, options: &CreateApi) -> Result<Resource, Diagnost
     let kind = or(&options.kind, &names::rust::camel(&options.chart.name));
     let version = or(&options.version, VERSION);
     let group = or(&options.group, GROUP);
-    let bad = |flag: &str, value: &str, bad: names::BadName| {
-        Diagnostic::new(
-            codes::project::NAME,
-            format!("cannot create the API: {flag} {value:?} cannot be used"),
-        )
-        .because(&bad.why)
-        .fix(&bad.fix)
-    };
-    names::kind(&kind).map_err(|wrong| bad("--kind", &kind, wrong))?;
-    names::version(&version).map_err(|wrong| bad("--version", &version, wrong))?;
+    const ATTEMPTED: &str = "cannot create the API";
+    names::kind(&kind).map_err(|bad| wrong(ATTEMPTED, "--kind", &kind, &bad))?;
+    names::version(&version).map_err(|bad| wrong(ATTEMPTED, "--version", &version, &bad))?;
     let mut resource = Resource::own(&group, &project.domain, &version, &kind, true);
     resource.plural.clone_from(&options.plural);
     Ok(resource)
-}
-
-fn watch(plan: &mut Plan<'_>, resource: &Resource, chart: &str, attempted: &str) -> Result<(), Diagnostic> {
-    let Some(text) = plan.read(WATCHES)? else {
-        return Err(Diagnostic::new(codes::files::EDITED, attempted)
-            .at(Place::file(WATCHES))
-            .because("the file is not there, and the project's kinds are listed in it")
-            .fix("restore it (git checkout)"));
-    };
-    let entry = format!(
-        "- group: {}\n  version: {}\n  kind: {}\n  chart: {FOLDER}/{chart}\n",
-        resource.full_group(),
-        resource.version,
-        resource.kind
-    );
-    if text.contains(&entry) {
-        return Ok(());
-    }
-    let is_marker = |line: &str| line.replace(' ', "") == "#+kubebuilder:scaffold:watch";
-    let at = text.split_inclusive('\n').scan(0, |at, line| {
-        *at += line.len();
-        Some((*at - line.len(), line))
-    });
-    let marker = at.filter(|(_, line)| is_marker(line.trim())).map(|(at, _)| at).next();
-    let (above, below) = text.split_at(marker.unwrap_or(text.len()));
-    let newline = if above.is_empty() || above.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
-    plan.write(WATCHES, format!("{above}{newline}{entry}{below}"))
 }
 
 fn definition(resource: &Resource, schema: Option<&Value>) -> String {
@@ -355,43 +202,12 @@ fn definition(resource: &Resource, schema: Option<&Value>) -> String {
     spec["description"] = json!(format!("The values of the chart of a {}.", resource.kind));
     let mut status = any;
     status["description"] = json!("The release and its conditions.");
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", resource.plural(), resource.full_group())},
-        "spec": {
-            "group": resource.full_group(),
-            "names": {
-                "kind": resource.kind,
-                "listKind": format!("{}List", resource.kind),
-                "plural": resource.plural(),
-                "singular": resource.kind.to_lowercase(),
-            },
-            "scope": "Namespaced",
-            "versions": [{
-                "name": resource.version,
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Deployed", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Deployed\")].status"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": format!("A {}: the release of a chart.", resource.kind),
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": spec,
-                        "status": status,
-                    },
-                }},
-            }],
-        },
-    });
-    yaml::to_string(&definition)
+    let columns = json!([
+        {"name": "Deployed", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Deployed\")].status"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    let about = format!("A {}: the release of a chart.", resource.kind);
+    without_code::definition(resource, &about, Some(columns), spec, status)
 }
 
 /// The example of a kind has the chart's values.
