@@ -9,8 +9,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use kubewright::LeaderElection;
 use kubewright_operators::ansible::events::LogEvents;
 use kubewright_operators::ansible::{self, Options};
-use kubewright_operators::watches::duration;
 
+use super::operator_flags::{ATTEMPTED, Logging, Serving, read};
 use crate::output::Failure;
 
 /// Run operators that are Ansible roles and playbooks
@@ -122,27 +122,8 @@ struct Run {
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     graceful_shutdown_timeout: String,
 
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_http2: Option<bool>,
-
-    /// Log debug messages, too
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
-    zap_devel: bool,
-
-    /// How log lines look: console or json
-    #[arg(long, value_name = "FORMAT", default_value = "console")]
-    zap_encoder: String,
-
-    /// debug, info, error, or a number (1 is debug, 2 and more trace)
-    #[arg(long, value_name = "LEVEL")]
-    zap_log_level: Option<String>,
-
-    #[arg(long, hide = true, value_name = "LEVEL")]
-    zap_stacktrace_level: Option<String>,
-
-    /// epoch, millis, nano, iso8601, rfc3339 or rfc3339nano
-    #[arg(long, value_name = "FORMAT", default_value = "rfc3339")]
-    zap_time_encoding: String,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 /// What is logged of a run.
@@ -156,8 +137,6 @@ enum Logged {
     Everything,
 }
 
-const ATTEMPTED: &str = "cannot run the operator";
-
 impl Arguments {
     /// Runs until a signal; the exit status is the operator's.
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
@@ -167,21 +146,15 @@ impl Arguments {
     }
 }
 
-fn read(flag: &str, text: &str) -> Result<std::time::Duration, Failure> {
-    duration(text).ok_or_else(|| {
-        Failure::new(ATTEMPTED)
-            .because(format!("--{flag} {text:?} is no duration"))
-            .fix("write it as 30s, 5m or 1h30m")
-    })
-}
-
 impl Run {
     async fn run(self) -> Result<ExitCode, Failure> {
-        if self.metrics_require_rbac && !self.metrics_secure {
-            return Err(Failure::new(ATTEMPTED)
-                .because("--metrics-require-rbac needs --metrics-secure: a token is not sent in plain text")
-                .fix("add --metrics-secure"));
-        }
+        let serving = Serving {
+            metrics: &self.metrics_bind_address,
+            metrics_secure: self.metrics_secure,
+            metrics_require_rbac: self.metrics_require_rbac,
+            health: &self.health_probe_bind_address,
+        };
+        let flags = self.logging.of_the_runtime(&serving, self.kubeconfig.as_deref())?;
         let folder = std::env::current_dir()
             .map_err(|why| Failure::new(ATTEMPTED).because(format!("the current folder cannot be read: {why}")))?;
         let options = Options::new(folder, std::env::vars().collect());
@@ -225,29 +198,6 @@ impl Run {
         if self.leader_elect {
             operator = operator.leader_election(election);
         }
-        Ok(kubewright::run_with(operator, self.of_the_runtime()).await)
-    }
-
-    /// The flags of the runtime.
-    fn of_the_runtime(&self) -> Vec<String> {
-        let mut flags = vec![
-            format!("--metrics-bind-address={}", self.metrics_bind_address),
-            format!("--metrics-secure={}", self.metrics_secure),
-            format!("--health-probe-bind-address={}", self.health_probe_bind_address),
-            format!("--zap-devel={}", self.zap_devel),
-            format!("--zap-encoder={}", self.zap_encoder),
-            format!("--zap-time-encoding={}", self.zap_time_encoding),
-        ];
-        flags.extend(
-            self.zap_log_level
-                .iter()
-                .map(|level| format!("--zap-log-level={level}")),
-        );
-        flags.extend(
-            self.kubeconfig
-                .iter()
-                .map(|path| format!("--kubeconfig={}", path.display())),
-        );
-        flags
+        Ok(kubewright::run_with(operator, flags).await)
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use kubewright::LeaderElection;
 use kubewright_operators::helm::{self, Helm, PROGRAM};
-use kubewright_operators::watches::duration;
 
+use super::operator_flags::{ATTEMPTED, Logging, Serving, read};
 use crate::output::Failure;
 
 /// Run operators that are Helm charts
@@ -77,30 +77,9 @@ struct Run {
     #[arg(long, value_name = "NAMESPACE")]
     leader_election_namespace: Option<String>,
 
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    enable_http2: Option<bool>,
-
-    /// Log debug messages, too
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", value_name = "BOOL", hide_default_value = true)]
-    zap_devel: bool,
-
-    /// How log lines look: console or json
-    #[arg(long, value_name = "FORMAT", default_value = "console")]
-    zap_encoder: String,
-
-    /// debug, info, error, or a number (1 is debug, 2 and more trace)
-    #[arg(long, value_name = "LEVEL")]
-    zap_log_level: Option<String>,
-
-    #[arg(long, hide = true, value_name = "LEVEL")]
-    zap_stacktrace_level: Option<String>,
-
-    /// epoch, millis, nano, iso8601, rfc3339 or rfc3339nano
-    #[arg(long, value_name = "FORMAT", default_value = "rfc3339")]
-    zap_time_encoding: String,
+    #[command(flatten)]
+    logging: Logging,
 }
-
-const ATTEMPTED: &str = "cannot run the operator";
 
 impl Arguments {
     /// Runs until a signal; the exit status is the operator's.
@@ -114,16 +93,15 @@ impl Arguments {
 impl Run {
     async fn run(self) -> Result<ExitCode, Failure> {
         let variable = |name: &str| std::env::var(name).ok();
-        if self.metrics_require_rbac && !self.metrics_secure {
-            return Err(Failure::new(ATTEMPTED)
-                .because("--metrics-require-rbac needs --metrics-secure: a token is not sent in plain text")
-                .fix("add --metrics-secure"));
-        }
-        let period = duration(&self.reconcile_period).ok_or_else(|| {
-            Failure::new(ATTEMPTED)
-                .because(format!("--reconcile-period {:?} is no duration", self.reconcile_period))
-                .fix("write it as 30s, 5m or 1h30m")
-        })?;
+        let serving = Serving {
+            metrics: &self.metrics_bind_address,
+            metrics_secure: self.metrics_secure,
+            metrics_require_rbac: self.metrics_require_rbac,
+            health: &self.health_probe_bind_address,
+        };
+        let mut flags = self.logging.of_the_runtime(&serving, self.kubeconfig.as_deref())?;
+        flags.push(format!("--leader-elect={}", self.leader_elect));
+        let period = read("reconcile-period", &self.reconcile_period)?;
         let helm = Helm::find(self.kubeconfig_of_helm()).await.map_err(|why| {
             Failure::new(ATTEMPTED)
                 .because(why)
@@ -151,7 +129,7 @@ impl Run {
             }
             operator = operator.leader_election(election);
         }
-        Ok(kubewright::run_with(operator, self.of_the_runtime()).await)
+        Ok(kubewright::run_with(operator, flags).await)
     }
 
     /// The file that Helm reads: what the operator itself would read, made explicit, because Helm's home is another. A
@@ -170,26 +148,6 @@ impl Run {
         }
         let home = PathBuf::from(std::env::var_os("HOME")?);
         Some(home.join(".kube/config"))
-    }
-
-    /// The flags of the runtime.
-    fn of_the_runtime(&self) -> Vec<String> {
-        let mut flags = vec![
-            format!("--metrics-bind-address={}", self.metrics_bind_address),
-            format!("--metrics-secure={}", self.metrics_secure),
-            format!("--health-probe-bind-address={}", self.health_probe_bind_address),
-            format!("--leader-elect={}", self.leader_elect),
-            format!("--zap-devel={}", self.zap_devel),
-            format!("--zap-encoder={}", self.zap_encoder),
-            format!("--zap-time-encoding={}", self.zap_time_encoding),
-        ];
-        if let Some(level) = &self.zap_log_level {
-            flags.push(format!("--zap-log-level={level}"));
-        }
-        if let Some(kubeconfig) = &self.kubeconfig {
-            flags.push(format!("--kubeconfig={}", kubeconfig.display()));
-        }
-        flags
     }
 }
 

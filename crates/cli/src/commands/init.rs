@@ -135,7 +135,7 @@ impl Arguments {
         let disk = Disk::new(&root);
         let mut plan = scaffold::init(&disk, &asked).map_err(|wrong| or_where(wrong, &asked.plugins))?;
         plugins.run(&root, &mut plan)?;
-        if !self.writing.dry_run && !self.writing.diff {
+        if !self.writing.only_tells() {
             std::fs::create_dir_all(&root).map_err(|why| {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(root.display().to_string()))
@@ -157,16 +157,21 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// A project whose kinds are charts, and its first kind.
-    fn of_charts(self, root: &Path, output: Format) -> Result<(), Failure> {
-        let disk = Disk::new(root);
-        let asked = kubewright_codegen::charts::Init {
+    /// The options of a project without code.
+    fn without_code(&self, root: &Path) -> ansible::Init {
+        ansible::Init {
             name: self.project_name.clone().unwrap_or_else(|| folder_name(root)),
             domain: self.domain.clone(),
             namespaced: self.namespaced,
             multigroup: self.multigroup,
             cli_version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        }
+    }
+
+    /// A project whose kinds are charts, and its first kind.
+    fn of_charts(self, root: &Path, output: Format) -> Result<(), Failure> {
+        let disk = Disk::new(root);
+        let asked = self.without_code(root);
         let mut plan = kubewright_codegen::charts::init(&disk, &asked)?;
         let has_kind = self.chart.is_given() || !self.kind.is_empty();
         if !has_kind {
@@ -196,16 +201,10 @@ impl Arguments {
 
     /// A project whose kinds are Ansible roles.
     fn of_ansible(self, root: &Path, output: Format) -> Result<(), Failure> {
-        let asked = ansible::Init {
-            name: self.project_name.clone().unwrap_or_else(|| folder_name(root)),
-            domain: self.domain.clone(),
-            namespaced: self.namespaced,
-            multigroup: self.multigroup,
-            cli_version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let asked = self.without_code(root);
         let disk = Disk::new(root);
         let plan = ansible::init(&disk, &asked)?;
-        if !self.writing.dry_run && !self.writing.diff {
+        if !self.writing.only_tells() {
             std::fs::create_dir_all(root).map_err(|why| {
                 Diagnostic::new(codes::files::IO, ATTEMPTED)
                     .at(Place::file(root.display().to_string()))

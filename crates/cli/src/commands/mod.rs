@@ -24,6 +24,7 @@ pub(crate) mod install;
 pub(crate) mod man;
 pub(crate) mod manifests;
 pub(crate) mod migrate;
+mod operator_flags;
 pub(crate) mod repair;
 pub(crate) mod run;
 pub(crate) mod status;
