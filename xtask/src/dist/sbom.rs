@@ -119,7 +119,7 @@ fn components(root: &Path, triple: &str) -> Result<Components, String> {
             "purl": format!("pkg:cargo/{reference}"),
             "licenses": [{"expression": license}],
         });
-        // Crates of this workspace are nobody's download.
+        // Crates of this workspace are not downloaded.
         if package["source"].is_string() {
             let checksum = checksums.get(&reference);
             let checksum = checksum.ok_or_else(|| format!("Cargo.lock has no checksum of {reference}"))?;

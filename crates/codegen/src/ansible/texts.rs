@@ -43,7 +43,7 @@ pub(super) fn role(kind: &str) -> Vec<(&'static str, String)> {
         ("meta/main.yml", "---\ngalaxy_info:\n  description: The role of an operator.\n  license: Apache-2.0\n  min_ansible_version: \"2.15\"\n  galaxy_tags: []\ndependencies: []\ncollections:\n- operator_sdk.util\n- kubernetes.core\n".to_owned()),
         ("tasks/main.yml", main("Tasks")),
         ("templates/.placeholder", String::new()),
-        ("vars/main.yml", main("Variables that nobody changes")),
+        ("vars/main.yml", main("Variables that users do not override")),
     ]
 }
 

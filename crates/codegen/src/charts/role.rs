@@ -65,7 +65,7 @@ impl Rules {
             self.put(rule(&group, &resources, &["*"]));
         }
         if !granted.is_empty() {
-            notes.push("the chart makes roles: the operator's role has what they grant, because nobody may grant more than he has".to_owned());
+            notes.push("the chart makes roles: the operator's role has what they grant, because an operator cannot grant more than it has".to_owned());
         }
         granted.into_iter().for_each(|rule| self.put(rule));
     }

@@ -1,7 +1,7 @@
 //! Watches of the kinds that the releases of a chart have, which begin when the first of them is met.
 //!
 //! Only metadata is kept, and only of objects with a chart's label. A change wakes the owner that the object names.
-//! Invariants: a change that a chart cannot see (a status, a lease of time) wakes nobody; an object that changes hands
+//! Invariants: a change that a chart cannot see (a status, a lease of time) triggers no reconcile; an object that changes hands
 //! wakes both; what was there when a watch began is looked at by the reconcile that began it.
 
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Dependents {
         };
         for informer in &informers {
             if let Err(error) = informer.synced_within(FIRST).await {
-                tracing::warn!(kind = kind.kind, %error, "its changes wake nobody until it can be watched");
+                tracing::warn!(kind = kind.kind, %error, "its changes trigger no reconcile until it can be watched");
             }
         }
         let found = Kind {

@@ -132,7 +132,7 @@ fn at_writes(log: &Log, steps: &[Step], fault: fn(usize) -> Fault) -> Vec<(Round
         .collect()
 }
 
-/// The faults of a class at events. One after which nothing is written in its step is heeded by nobody.
+/// The faults of a class at events. One after which nothing is written in its step has no effect.
 fn at_events(log: &Log, fault: fn(String, usize) -> Fault) -> Vec<(Round, Fault)> {
     let events = events(log);
     let places = events.iter().enumerate().map(|(at, event)| Place {

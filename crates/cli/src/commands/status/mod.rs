@@ -241,7 +241,7 @@ async fn list(client: Client, kind: Kind, namespace: Option<String>) -> kube::Re
 }
 
 /// The kinds whose objects can be listed, in the version that the server prefers. Without Events and Leases, which are
-/// many and belong to nobody.
+/// many and have no owner.
 async fn served(cluster: &Cluster) -> Result<Vec<Kind>, Diagnostic> {
     let failed = |why: kube::Error| cluster.failed("cannot ask which kinds the cluster serves".to_owned(), &why);
     let groups = cluster.client.list_api_groups().await.map_err(failed)?;

@@ -493,7 +493,7 @@ fn bad_gateway(error: &dyn std::fmt::Display) -> Box<Answer> {
     Box::new(refusal(StatusCode::BAD_GATEWAY, "ServiceUnavailable", &message))
 }
 
-/// The headers that the API server gets: not the token of the run, which is nobody there.
+/// The headers that the API server gets: not the token of the run, which the API server does not know.
 fn passed_on(mut headers: HeaderMap, upgrades: bool) -> HeaderMap {
     for own in [AUTHORIZATION, HOST, CONTENT_LENGTH, ACCEPT_ENCODING] {
         headers.remove(own);
