@@ -4,6 +4,8 @@
 //! `config/` follows PROJECT as in every project ([`crate::config`]). Not here: what is run for a kind
 //! ([`crate::ansible`], [`crate::charts`]), and the role of the operator, which depends on that.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 use crate::codes;
@@ -107,32 +109,57 @@ fn attempted(resource: &Resource) -> String {
     format!("cannot create the API {}", resource.kind)
 }
 
-/// Adds a kind to `watches.yaml`, unless it is there. `runs` are the lines that say what is run, and `known` says whether
-/// they count when the kind is looked for.
-pub(crate) fn watch(plan: &mut Plan<'_>, resource: &Resource, runs: &str, known: Known) -> Result<(), Diagnostic> {
+/// Adds a kind to `watches.yaml`. `runs` are the lines that say what is run. Where the kind is listed, they replace what
+/// was run for it, and the rest of its entry stays: it is the user's.
+pub(crate) fn watch(plan: &mut Plan<'_>, resource: &Resource, runs: &str) -> Result<(), Diagnostic> {
     let Some(text) = plan.read(WATCHES)? else {
         return Err(Diagnostic::new(codes::files::EDITED, attempted(resource))
             .at(Place::file(WATCHES))
             .because("the file is not there, and the project's kinds are listed in it")
             .fix("restore it (git checkout)"));
     };
-    let (group, version, kind) = (resource.full_group(), &resource.version, &resource.kind);
-    let head = format!("- group: {group}\n  version: {version}\n  kind: {kind}\n");
-    let entry = format!("{head}{runs}");
-    let listed = match known {
-        Known::ByKind => text.contains(&head),
-        Known::ByEntry => text.contains(&entry),
-    };
-    if listed {
-        return Ok(());
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    if let Some(entry) = entry_of(&lines, resource) {
+        let says_nothing = runs.lines().all(|line| line.trim_start().starts_with('#'));
+        if says_nothing
+            || runs
+                .lines()
+                .all(|run| lines[entry.clone()].iter().any(|line| line.trim_end() == run))
+        {
+            return Ok(());
+        }
+        let is_run = |line: &str| {
+            let key = line
+                .strip_prefix("- ")
+                .or_else(|| line.strip_prefix("  "))
+                .unwrap_or_default();
+            WHAT_IS_RUN.iter().any(|what| key.starts_with(what))
+        };
+        let (old, rest): (Vec<&str>, Vec<&str>) = lines[entry.clone()].iter().partition(|line| is_run(line));
+        // An entry that begins with what is run cannot lose its first line.
+        if old.iter().any(|line| line.starts_with('-')) {
+            return Err(Diagnostic::new(codes::files::EDITED, attempted(resource))
+                .at(Place::file(WATCHES).line(entry.start + 1))
+                .because("the entry of the kind begins with what is run for it")
+                .fix(format!(
+                    "begin it with its group, or write there yourself:\n{}",
+                    runs.trim_end()
+                )));
+        }
+        let end = rest
+            .iter()
+            .rposition(|line| !line.trim().is_empty())
+            .map_or(0, |last| last + 1);
+        let (above, below) = (lines[..entry.start].concat(), lines[entry.end..].concat());
+        let newline = if rest[..end].concat().ends_with('\n') { "" } else { "\n" };
+        let entry = [&rest[..end].concat(), newline, runs, &rest[end..].concat()].concat();
+        return plan.write(WATCHES, format!("{above}{entry}{below}"));
     }
+    let (group, version, kind) = (resource.full_group(), &resource.version, &resource.kind);
+    let entry = format!("- group: {group}\n  version: {version}\n  kind: {kind}\n{runs}");
     let is_marker = |line: &str| line.replace(' ', "").trim_end() == MARKER.replace(' ', "");
-    let marker: usize = text
-        .split_inclusive('\n')
-        .take_while(|line| !is_marker(line))
-        .map(str::len)
-        .sum();
-    let (above, below) = text.split_at(marker);
+    let marker = lines.iter().position(|line| is_marker(line)).unwrap_or(lines.len());
+    let (above, below) = (lines[..marker].concat(), lines[marker..].concat());
     let newline = if above.is_empty() || above.ends_with('\n') {
         ""
     } else {
@@ -141,13 +168,25 @@ pub(crate) fn watch(plan: &mut Plan<'_>, resource: &Resource, runs: &str, known:
     plan.write(WATCHES, format!("{above}{newline}{entry}{below}"))
 }
 
-/// By what a kind is known in `watches.yaml`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Known {
-    /// By its group, version and kind: what is run may have been changed.
-    ByKind,
-    /// By these and what is run.
-    ByEntry,
+/// The keys of `watches.yaml` that say what is run.
+const WHAT_IS_RUN: [&str; 3] = ["role:", "playbook:", "chart:"];
+
+/// The lines of the entry of a kind, without comments that follow it.
+fn entry_of(lines: &[&str], resource: &Resource) -> Option<Range<usize>> {
+    let starts = |line: &&str| line.starts_with("- ");
+    let mut from = lines.iter().position(|line| starts(line))?;
+    loop {
+        let length = lines[from + 1..]
+            .iter()
+            .position(|line| !line.starts_with(' ') && !line.trim().is_empty());
+        let end = length.map_or(lines.len(), |length| from + 1 + length);
+        let entry = yaml::parse(&lines[from..end].concat()).unwrap_or_default();
+        let is = |field: &str, value: &str| entry[0][field].as_str().unwrap_or_default() == value;
+        if is("group", &resource.full_group()) && is("version", &resource.version) && is("kind", &resource.kind) {
+            return Some(from..end);
+        }
+        from = end + lines[end..].iter().position(|line| starts(line))?;
+    }
 }
 
 /// The definition of a kind: `about` describes it, `spec` and `status` are the schemas of its fields.

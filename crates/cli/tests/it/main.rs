@@ -38,3 +38,4 @@ mod support;
 mod tested;
 mod tutorial;
 mod walk;
+mod without_code;

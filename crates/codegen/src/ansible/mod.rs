@@ -14,7 +14,7 @@ use crate::names;
 use crate::plan::{Files, Plan};
 use crate::project::{self, ANSIBLE_LAYOUT as LAYOUT, Project, Resource};
 pub use crate::without_code::Init;
-use crate::without_code::{self, Known, ROLE, WATCHES, wrong};
+use crate::without_code::{self, ROLE, WATCHES, wrong};
 use crate::yaml;
 
 /// Whether a key of `--plugins` is this layout.
@@ -126,7 +126,7 @@ pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<
         (false, true) => format!("  role: {name}\n"),
         (false, false) => "  # Say what is run for the kind: a role or a playbook.\n  # role: NAME\n".to_owned(),
     };
-    without_code::watch(&mut plan, &resource, &runs, Known::ByKind)?;
+    without_code::watch(&mut plan, &resource, &runs)?;
     plan.write(
         &format!("config/crd/bases/{}_{}.yaml", resource.full_group(), resource.plural()),
         definition(&resource),

@@ -96,3 +96,44 @@ fn a_kind_is_made_once() {
     let refused = create_api(&files, &options).err().expect("it is there");
     assert!(refused.to_string().contains("already"), "{refused}");
 }
+
+#[test]
+fn a_kind_by_force_changes_what_is_run_and_nothing_else() {
+    let head = "- group: cache.example.com\n  version: v1alpha1\n  kind: Memcached\n";
+    let after = "\n# another\n- group: cache.example.com\n  version: v1\n  kind: Memcached\n  role: other\n# +kubebuilder:scaffold:watch\n";
+    let check = |entry: &str, role: bool, playbook: bool, expected: &str| {
+        let mut files = project();
+        add(&mut files, "Memcached", true, false);
+        files
+            .0
+            .insert("watches.yaml".to_owned(), format!("---\n{head}{entry}{after}"));
+        let options = CreateApi {
+            group: "cache".to_owned(),
+            version: "v1alpha1".to_owned(),
+            kind: "Memcached".to_owned(),
+            role,
+            playbook,
+            force: true,
+            ..CreateApi::default()
+        };
+        let before = files.clone();
+        files.apply(&create_api(&before, &options).expect("by force"));
+        assert_eq!(files.0["watches.yaml"], format!("---\n{head}{expected}{after}"));
+    };
+    // What is run is replaced, and the user's other lines stay.
+    check(
+        "  role: memcached\n  vars:\n    a: 1\n",
+        true,
+        true,
+        "  vars:\n    a: 1\n  playbook: playbooks/memcached.yml\n",
+    );
+    check(
+        "  role: memcached\n  vars:\n    role: 1\n",
+        true,
+        false,
+        "  role: memcached\n  vars:\n    role: 1\n",
+    );
+    check("  playbook: /opt/x.yml\n", true, false, "  role: memcached\n");
+    // Nothing is said to be run.
+    check("  role: mine\n", false, false, "  role: mine\n");
+}

@@ -15,7 +15,7 @@ use crate::names;
 use crate::plan::{Files, Plan};
 use crate::project::{self, CHARTS_LAYOUT as LAYOUT, Project, Resource};
 pub use crate::without_code::Init;
-use crate::without_code::{self, Known, ROLE, WATCHES, wrong};
+use crate::without_code::{self, ROLE, WATCHES, wrong};
 
 use role::Rules;
 pub use schema::of_values;
@@ -161,7 +161,7 @@ pub fn create_api<'a>(files: &'a dyn Files, options: &CreateApi) -> Result<Plan<
     let resource = resource(&Project::load(&plan)?, options)?;
     let project = without_code::add(&mut plan, &resource, options.force)?;
     let runs = format!("  chart: {FOLDER}/{}\n", options.chart.name);
-    without_code::watch(&mut plan, &resource, &runs, Known::ByEntry)?;
+    without_code::watch(&mut plan, &resource, &runs)?;
     let crd = format!("config/crd/bases/{}_{}.yaml", resource.full_group(), resource.plural());
     plan.write(&crd, definition(&resource, options.chart.schema.as_ref()))?;
     sample(&mut plan, &resource, &options.chart)?;

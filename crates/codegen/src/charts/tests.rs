@@ -132,10 +132,26 @@ fn a_kind_is_a_chart() {
         "{why}"
     );
     let again = CreateApi { force: true, ..api() };
-    let plan = create_api(&files, &again).expect("by force");
+    let before = files.clone();
+    let plan = create_api(&before, &again).expect("by force");
     assert!(
         plan.is_empty(),
         "{:?}",
         plan.changes().map(|(path, _)| path).collect::<Vec<_>>()
+    );
+    // Another chart for the kind takes the place of the first.
+    let mut other = CreateApi {
+        force: true,
+        kind: "MyWeb".to_owned(),
+        ..api()
+    };
+    other.chart.name = "other".to_owned();
+    let plan = create_api(&before, &other).expect("by force");
+    files.apply(&plan);
+    let entry = "  kind: MyWeb\n  chart: helm-charts/other\n# +kubebuilder:scaffold:watch\n";
+    let watches = &files.0["watches.yaml"];
+    assert!(
+        watches.contains(entry) && watches.matches("kind:").count() == 1,
+        "{watches}"
     );
 }

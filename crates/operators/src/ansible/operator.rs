@@ -15,6 +15,7 @@ use super::events::LogEvents;
 use super::metrics::Metrics;
 use super::proxy::{Dependents, Proxy};
 use super::reconciler::{Ansible, Common};
+use super::runner::no_program;
 use super::user_metrics::UserMetrics;
 use super::watch::{self, Defaults, Watch};
 use crate::kinds;
@@ -126,6 +127,20 @@ fn runner(environment: &BTreeMap<String, String>) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("ansible-runner"))
 }
 
+/// That the runner is there: without it each object would fail by itself.
+fn installed(options: &Options) -> Result<(), String> {
+    let runner = &options.runner;
+    let path = options.environment.get("PATH").cloned().unwrap_or_default();
+    let is_there = match runner.components().count() {
+        1 => std::env::split_paths(&path).any(|folder| folder.join(runner).is_file()),
+        _ => options.folder.join(runner).is_file(),
+    };
+    match is_there {
+        true => Ok(()),
+        false => Err(no_program(runner)),
+    }
+}
+
 /// What a program of a run gets beside this process' environment.
 fn environment(options: &Options) -> Vec<(String, OsString)> {
     let mut all: Vec<(String, OsString)> = options
@@ -152,10 +167,12 @@ type Missing = Arc<Mutex<BTreeMap<String, String>>>;
 /// The operator of a `watches.yaml`. Its kinds may come later than it: each controller begins when its kind is served.
 ///
 /// # Errors
-/// When the `watches.yaml` cannot be used, or the proxy's port is taken. Call it inside a tokio runtime.
+/// When the `watches.yaml` cannot be used, the runner is not installed, or the proxy's port is taken. Call it inside a tokio
+/// runtime.
 pub async fn operator(options: Options) -> Result<Operator> {
     let configuration = |error: String| Error::Configuration(error);
     let watches = options.read().map_err(|error| configuration(error.to_string()))?;
+    installed(&options).map_err(configuration)?;
     let proxy = Proxy::listen(options.proxy_port, options.inject_owner_ref, options.namespaces.clone()).await;
     let proxy = proxy.map_err(|error| {
         let port = options.proxy_port;

@@ -126,13 +126,9 @@ impl Call<'_> {
     }
 
     fn not_started(&self, error: &io::Error) -> io::Error {
-        let program = self.program.display();
         let why = match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "there is no program {program}; install ansible-core, ansible-runner and ansible-runner-http with pip, where \
-                 PATH or VIRTUAL_ENV leads"
-            ),
-            _ => format!("{program} cannot be started: {error}"),
+            io::ErrorKind::NotFound => no_program(self.program),
+            _ => format!("{} cannot be started: {error}", self.program.display()),
         };
         io::Error::new(error.kind(), why)
     }
@@ -292,4 +288,13 @@ mod tests {
         let output = "ok: [localhost] => {\"data\": \"c2VjcmV0\"}\n\n[ERROR]: no role\n";
         assert_eq!(without_results(output), "[ERROR]: no role");
     }
+}
+
+/// That the runner is not installed, and what to do.
+pub(super) fn no_program(program: &Path) -> String {
+    format!(
+        "there is no program {}; install ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or \
+         VIRTUAL_ENV leads",
+        program.display()
+    )
 }

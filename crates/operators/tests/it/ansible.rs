@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use kubewright::kube::api::{Patch, PatchParams};
+use kubewright_operators::ansible::operator;
 use serde_json::json;
 
 use crate::support::{Counts, Job, Scene, json as read, until};
@@ -90,10 +91,20 @@ async fn a_run_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn without_the_program_the_object_says_so() {
+async fn without_the_program_nothing_starts_and_later_the_object_says_so() {
     let mut scene = Scene::new("").await;
-    scene.options.runner = scene.folder.path().join("nowhere/ansible-runner");
+    let player = std::mem::replace(
+        &mut scene.options.runner,
+        scene.folder.path().join("nowhere/ansible-runner"),
+    );
+    let refused = operator(scene.options.clone()).await.err().unwrap().to_string();
+    assert!(
+        refused.contains("there is no program") && refused.contains("pip"),
+        "{refused}"
+    );
+    scene.options.runner = player.clone();
     let running = scene.run().await;
+    fs::remove_file(player).unwrap();
     scene.create("a", "well", &[]).await;
     let job = scene.wait("a", "failed", |job| job.holds("Failure")).await;
     let message = job.condition("Failure").message;
