@@ -70,8 +70,10 @@ pub struct Settings {
     pub heartbeats: bool,
     /// How pods with certain labels behave.
     pub behaviours: Behaviours,
-    /// The stages of pods, in kwok's vocabulary.
+    /// The stages of objects, in kwok's vocabulary.
     pub stages: Stages,
+    /// Whether the definition of stages is installed, so that they can be objects.
+    pub stage_objects: bool,
     /// Runs pods that are processes; `None`: all pods are simulated.
     pub processes: Option<Processes>,
     /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so. Default no
@@ -98,6 +100,7 @@ impl Default for Settings {
             nodes: Nodes::default(),
             behaviours: Behaviours::default(),
             stages: Stages::default(),
+            stage_objects: false,
             processes: None,
             pod_start: Duration::ZERO,
             pod_stop: Duration::from_millis(50),
@@ -140,6 +143,8 @@ impl Settings {
             heartbeats: self.heartbeats,
             behaviours: self.behaviours.clone(),
             stages: self.stages.clone(),
+            stage_objects: self.stage_objects,
+            entropy: self.entropy.clone(),
             processes: self.processes.clone(),
             pod_start: self.pod_start,
             pod_stop: self.pod_stop,

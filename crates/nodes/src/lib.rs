@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | which nodes there are and what they say of themselves | `node/fleet.rs`, kept by `node/keeper.rs` | the tables there |
 //! | how a simulated pod lives | `node/container.rs`, `node/life.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/it/nodes.rs` |
-//! | stages in kwok's vocabulary | `node/stage` | the tables there |
+//! | stages in kwok's vocabulary | `stages` | the tables there; `crates/cluster/tests/it/stages.rs` |
 //! | how pods run as processes | `processes`; when they start and end: `node/live.rs` | the tables there; `crates/cli/tests/it/processes` |
 //! | what pods are measured to use | `processes/gauges.rs`, `meter.rs` | `crates/cli/tests/it/processes/top.rs` |
 //! | how programs reach Services | `processes/proxy.rs`, `processes/dns`; told by `service_proxy.rs` | the tables there |
@@ -26,19 +26,23 @@ mod meter;
 mod node;
 mod processes;
 mod service_proxy;
+mod stages;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::ManagerBuilder;
+use kubewright::{Entropy, ManagerBuilder};
 use kubewright_model::Minor;
 
+use stages::Player;
+
 pub use meter::meter;
-pub use node::{Behaviours, Nodes, Stages};
+pub use node::{Behaviours, Nodes};
 pub use processes::{
     Attached, ExecProcess, Images, Input, Line, LogReader, ProcessRuntime, Processes, ShimControl, Terminal, Usage,
     called,
 };
+pub use stages::Stages;
 
 /// The names of the controllers that [`add`] knows.
 pub const NAMES: &[&str] = &["node", "service-proxy"];
@@ -54,8 +58,12 @@ pub struct Settings {
     pub heartbeats: bool,
     /// How pods with certain labels behave.
     pub behaviours: Behaviours,
-    /// The stages of pods, in kwok's vocabulary.
+    /// The stages of objects, in kwok's vocabulary.
     pub stages: Stages,
+    /// Whether the definition of stages is installed, so that they can be objects. Where it is there, they act in any case.
+    pub stage_objects: bool,
+    /// Makes random numbers: which of several stages plays, and when.
+    pub entropy: Entropy,
     /// Runs pods that are processes; `None`: all pods are simulated.
     pub processes: Option<Processes>,
     /// How long a pod on a simulated node takes from being bound to being Ready, if nothing else says so.
@@ -73,6 +81,9 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 stop: settings.pod_stop,
             };
             let nodes = Arc::new(settings.nodes.clone());
+            let stages = Arc::new(Player::new(settings.stages.clone(), settings.entropy.clone()));
+            let (controllers, player) = (manager.controllers_handle(), stages.clone());
+            let defines = settings.stage_objects;
             let manager = match processes {
                 Some(_) => manager.runnable("runtime-classes", |client, _| node::register_classes(client)),
                 None => manager,
@@ -81,13 +92,16 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 .add(node::kubelet(
                     pace,
                     settings.behaviours.clone(),
-                    settings.stages.clone(),
+                    stages.clone(),
                     processes.clone(),
                 ))
-                .add(node::keeper(nodes.clone(), settings.minor, settings.heartbeats))
+                .add(node::keeper(nodes.clone(), settings.minor, settings.heartbeats, stages))
                 .add(node::evictor(meter(processes.clone())))
                 .runnable("node", move |client, _| node::register(nodes.clone(), client))
                 .runnable("metrics", |client, _| node::register_metrics(client))
+                .runnable("stages", move |client, stop| {
+                    stages::follow(player.clone(), controllers.clone(), client, stop, defines)
+                })
         }
         ("service-proxy", Some(processes)) => manager.add(service_proxy::controller(processes.clone())),
         _ => manager,

@@ -47,6 +47,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         "kubewright-nodes",
         &[
             "kubewright",
+            "kubewright-cel",
             "kubewright-model",
             "kubewright-objects",
             "kubewright-schema",

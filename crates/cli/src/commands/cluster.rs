@@ -41,9 +41,13 @@ pub(crate) struct Simulation {
     #[arg(long, value_name = "ZONE,…", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
     node_zones: Vec<String>,
 
-    /// Stages that control simulated pods, as YAML in kwok's format
+    /// Stages by which pods, nodes and other objects go on, as YAML in kwok's format; may be given more than once
     #[arg(long, value_name = "FILE")]
-    stages: Option<PathBuf>,
+    stages: Vec<PathBuf>,
+
+    /// Definitions of kwok to install: with Stage, stages can be objects of the cluster
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_enum)]
+    enable_crds: Vec<KwokKind>,
 
     /// A name of the scheduler, for pods with this `spec.schedulerName`; may be given more than once. Pods with
     /// other names are left to other schedulers
@@ -51,11 +55,18 @@ pub(crate) struct Simulation {
     scheduler_name: Vec<String>,
 }
 
+/// A kind of kwok's that can be an object here.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum KwokKind {
+    #[value(name = "Stage")]
+    Stage,
+}
+
 impl Simulation {
     /// The settings of the controllers for it.
     ///
     /// # Errors
-    /// When the file of stages cannot be read or understood.
+    /// When a file of stages cannot be read or understood.
     pub(crate) fn settings(self) -> Result<Settings, Failure> {
         Ok(Settings {
             nodes: Nodes {
@@ -64,7 +75,12 @@ impl Simulation {
                 capacity: self.node_capacity.into_iter().collect(),
                 zones: self.node_zones,
             },
-            stages: self.stages.as_deref().map(read_stages).transpose()?.unwrap_or_default(),
+            stages: self
+                .stages
+                .iter()
+                .map(|path| read_stages(path))
+                .collect::<Result<_, _>>()?,
+            stage_objects: !self.enable_crds.is_empty(),
             schedulers: self.scheduler_name.into_iter().collect(),
             ..Settings::default()
         })

@@ -232,7 +232,6 @@ fn what_cannot_run_is_told_before_anything_runs() {
         }
     };
     check("ansible-operator run", &["watches.yaml"]);
-    check("helm-operator run", &["watches.yaml"]);
     typist.write(
         "watches.yaml",
         "- group: a.example.com\n  version: v1\n  kind: A\n  role: a\n",

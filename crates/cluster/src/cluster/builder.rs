@@ -123,10 +123,17 @@ impl ClusterBuilder {
         self
     }
 
-    /// The stages of pods on simulated nodes, in kwok's vocabulary (kind Stage).
+    /// The stages by which pods, nodes and other objects go on, in kwok's vocabulary (kind Stage).
     #[must_use]
     pub fn stages(mut self, stages: Stages) -> ClusterBuilder {
         self.settings.stages = stages;
+        self
+    }
+
+    /// Installs the definition of kwok's Stage, so that stages can be objects of the cluster.
+    #[must_use]
+    pub fn stage_objects(mut self) -> ClusterBuilder {
+        self.settings.stage_objects = true;
         self
     }
 

@@ -15,6 +15,7 @@ mod hostile;
 mod nodes;
 mod plain_kube;
 mod recordings;
+mod stages;
 mod watch_sockets;
 mod webhook_function;
 mod workloads;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::project::{LAYOUT, Project};
+use crate::project::Project;
 
 use super::rights::Rights;
 use super::{Options, title};
@@ -67,7 +67,7 @@ impl Parts<'_> {
         annotations["alm-examples"] = json!(self.examples());
         annotations["operators.operatorframework.io/builder"] =
             json!(format!("kubewright-{}", self.options.cli_version));
-        annotations["operators.operatorframework.io/project_layout"] = json!(LAYOUT);
+        annotations["operators.operatorframework.io/project_layout"] = json!(self.project.layout.join(","));
         let required = csv["spec"]["customresourcedefinitions"].get("required").cloned();
         let mut definitions = json!({ "owned": self.owned() });
         if let Some(required) = required {

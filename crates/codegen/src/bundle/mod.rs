@@ -18,7 +18,7 @@ use crate::config;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::kustomize;
 use crate::plan::{Files, Plan};
-use crate::project::{LAYOUT, Project};
+use crate::project::Project;
 use crate::yaml;
 
 mod check;
@@ -110,7 +110,8 @@ pub fn bundle<'a>(files: &'a dyn Files, options: &Options) -> Result<Plan<'a>, D
     check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
     manifests.insert(csv_file, csv);
     let scorecard = scorecard::of(&project, options, &plan)?;
-    write(&manifests, scorecard.as_ref(), &package, options, &mut plan)?;
+    let labels = labels(&project, &package, options, scorecard.is_some());
+    write(&manifests, scorecard.as_ref(), &labels, options, &mut plan)?;
     plan.next.push(format!(
         "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
         options.version
@@ -181,7 +182,7 @@ fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>
 fn write(
     manifests: &BTreeMap<String, Value>,
     scorecard: Option<&Value>,
-    package: &str,
+    labels: &[(String, String)],
     options: &Options,
     plan: &mut Plan<'_>,
 ) -> Result<(), Diagnostic> {
@@ -198,7 +199,6 @@ fn write(
             plan.remove(&path)?;
         }
     }
-    let labels = labels(package, options, scorecard.is_some());
     let annotations: Map<String, Value> = labels.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
     texts.insert(
         format!("{}/metadata/annotations.yaml", options.output),
@@ -206,7 +206,7 @@ fn write(
     );
     texts.insert(
         "bundle.Dockerfile".to_owned(),
-        dockerfile(&labels, &options.output, scorecard.is_some()),
+        dockerfile(labels, &options.output, scorecard.is_some()),
     );
     for (path, text) in texts {
         plan.write_marked(&path, HEADER, &text, options.force)?;
@@ -215,7 +215,7 @@ fn write(
 }
 
 /// The labels of a bundle for catalogs (operator-registry's `bundle.mediatype.v1` and its neighbours).
-fn labels(package: &str, options: &Options, has_scorecard: bool) -> Vec<(String, String)> {
+fn labels(project: &Project, package: &str, options: &Options, has_scorecard: bool) -> Vec<(String, String)> {
     let mut labels = vec![
         ("bundle.mediatype.v1", "registry+v1".to_owned()),
         ("bundle.manifests.v1", "manifests/".to_owned()),
@@ -228,7 +228,7 @@ fn labels(package: &str, options: &Options, has_scorecard: bool) -> Vec<(String,
     }
     labels.push(("metrics.builder", format!("kubewright-{}", options.cli_version)));
     labels.push(("metrics.mediatype.v1", "metrics+v1".to_owned()));
-    labels.push(("metrics.project_layout", LAYOUT.to_owned()));
+    labels.push(("metrics.project_layout", project.layout.join(",")));
     if has_scorecard {
         labels.push(("test.config.v1", "tests/scorecard/".to_owned()));
         labels.push(("test.mediatype.v1", "scorecard+v1".to_owned()));

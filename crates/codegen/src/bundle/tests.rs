@@ -326,3 +326,18 @@ fn scorecard_is_configured_where_it_is_asked_for() {
         .unwrap_or_default();
     assert!(!wrong.is_empty());
 }
+
+#[test]
+fn a_bundle_says_by_which_layout_its_project_was_made() {
+    let mut files = golden("deploy-image");
+    let project = files.0["PROJECT"].replace("rust.kubewright.dev/v1-alpha", "helm.sdk.operatorframework.io/v1");
+    files.0.insert("PROJECT".to_owned(), project);
+    let files = made(&files, &options());
+    for file in ["bundle.Dockerfile", "bundle/metadata/annotations.yaml"] {
+        let text = &files.0[file];
+        assert!(
+            text.contains("project_layout") && text.contains("helm.sdk.operatorframework.io/v1"),
+            "{text}"
+        );
+    }
+}

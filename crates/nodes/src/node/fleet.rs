@@ -306,7 +306,7 @@ fn set(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message:
 
 /// The address of a node, out of the ranges for documentation (RFC 5737) and for measurements (RFC 2544), so that no
 /// real host is ever reached by mistake.
-fn ip(name: &str) -> String {
+pub(crate) fn ip(name: &str) -> String {
     let number = name.strip_prefix("node-").and_then(|number| number.parse::<u8>().ok());
     if let Some(last) = number
         .and_then(|number| number.checked_add(1))

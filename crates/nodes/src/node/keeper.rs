@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::Node;
-use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Result};
+use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, api_resource};
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
+use crate::stages::{Place, Player, Turn};
 use kubewright_model::Minor;
 use kubewright_objects::meta;
 use kubewright_objects::node::{self, RENEW};
@@ -24,20 +25,24 @@ pub(crate) struct Keeper {
     minor: Minor,
     /// Whether Leases are renewed.
     heartbeats: bool,
+    stages: Arc<Player>,
     /// The annotations of nodes of which was told that they say nothing.
     told: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// The controller of the simulated nodes.
-pub(crate) fn controller(nodes: Arc<Nodes>, minor: Minor, heartbeats: bool) -> Controller {
+pub(crate) fn controller(nodes: Arc<Nodes>, minor: Minor, heartbeats: bool, stages: Arc<Player>) -> Controller {
     let told = Mutex::default();
+    let changed = stages.waker("v1", "Node");
     Controller::of(Keeper {
         nodes,
         minor,
         heartbeats,
+        stages,
         told,
     })
     .named("node-keeper")
+    .source(changed.source())
 }
 
 /// Registers the nodes that the cluster has from its start.
@@ -81,9 +86,15 @@ impl Keeper {
 
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
-        let Some(status) = self.nodes.status(node, self.minor, ctx.now()) else {
+        let status = self.nodes.status(node, self.minor, ctx.now());
+        let mut status = status.or_else(|| node.status.clone()).unwrap_or_default();
+        if self.stages.is_for("v1", "Node") {
+            // As kwok's nodes say it; its stages ask for it.
+            status.phase = Some("Running".to_owned());
+        }
+        if node.status.as_ref() == Some(&status) {
             return Ok(());
-        };
+        }
         let mut next = (**node).clone();
         next.status = Some(status);
         let mut posted = (*ctx.client().update_status(&next).await?).clone();
@@ -99,6 +110,36 @@ impl Keeper {
             ctx.client().update(&posted).await?;
         }
         Ok(())
+    }
+
+    /// What the stages do with a node: nothing when none fits it; how long one waits, or no time at all.
+    async fn staged(&self, node: &Node, ctx: &Context) -> Result<Option<Duration>> {
+        if !self.stages.is_for("v1", "Node") {
+            return Ok(None);
+        }
+        let (name, host) = (meta::name(&node.metadata), fleet::address(node));
+        let place = Place {
+            node: Some(name),
+            node_ip: &|other| if other == name { host.clone() } else { fleet::ip(other) },
+            pod_ip: &String::new,
+        };
+        let seen = serde_json::to_value(node)?;
+        Ok(
+            match self.stages.turn(ctx, &api_resource::<Node>(), &seen, &place).await? {
+                Turn::Wait(wait) => Some(wait),
+                Turn::Done => Some(Duration::ZERO),
+                Turn::Free { .. } => None,
+            },
+        )
+    }
+
+    async fn renewed(&self, node: &Node, ctx: &Context) -> Result<Action> {
+        match self.renew(node, ctx).await {
+            Err(error) if error.is_not_found() || error.is_already_exists() || error.is_conflict() => {
+                Ok(Action::requeue_after(RENEW))
+            }
+            done => done,
+        }
     }
 
     async fn renew(&self, node: &Node, ctx: &Context) -> Result<Action> {
@@ -130,17 +171,30 @@ impl Reconciler for Keeper {
             return Ok(Action::await_change());
         }
         self.tell_misunderstood(&node, &ctx);
+        let staged = match self.staged(&node, &ctx).await {
+            Err(error) if error.is_conflict() || error.is_not_found() => Some(Duration::ZERO),
+            staged => staged?,
+        };
+        if let Some(wait) = staged {
+            // The Lease is renewed all the same: a stage says what a node says, not whether it is there.
+            let renewed = self.renewed(&node, &ctx).await?;
+            let waits = renewed
+                .delay()
+                .into_iter()
+                .chain(Some(wait).filter(|wait| !wait.is_zero()));
+            return Ok(waits.min().map_or_else(Action::await_change, Action::requeue_after));
+        }
         // The node may have been changed by others meanwhile: that leads back here.
         match self.post(&node, &ctx).await {
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) => return Err(error),
             Ok(()) => {}
         }
-        match self.renew(&node, &ctx).await {
-            Err(error) if error.is_not_found() || error.is_already_exists() || error.is_conflict() => {
-                Ok(Action::requeue_after(RENEW))
-            }
-            done => done,
-        }
+        self.renewed(&node, &ctx).await
+    }
+
+    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.stages.forget("Node", &request);
+        Ok(Action::await_change())
     }
 }

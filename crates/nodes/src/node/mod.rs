@@ -2,7 +2,7 @@
 //! no container is started.
 //!
 //! `fleet` says which nodes there are, `keeper` keeps them. The annotations of a container's pod say how it behaves
-//! (`behaviour`), those of the pod itself or of all with certain labels (`rules`), or stages do (`stage`); from this
+//! (`behaviour`), those of the pod itself or of all with certain labels (`rules`), or stages do (`crate::stages`); from this
 //! follow the life of a container (`container`) and that of a pod (`life`); `needs` finds the objects that a pod lacks.
 //! A node that is short of something evicts pods (`evictor`, decided in `eviction`). Where the cluster was started so,
 //! the containers of a pod really run (`running`, `live`; as what: `processes`).
@@ -26,17 +26,15 @@ mod metrics;
 mod needs;
 mod rules;
 mod running;
-mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, PodStatus, Secret};
-use kubewright::kube::api::{DeleteParams, Patch};
+use kubewright::kube::api::DeleteParams;
 use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result, Watch, api_resource};
-use serde_json::json;
 use tokio::time::Instant;
 
 use self::addresses::Addresses;
@@ -44,14 +42,14 @@ use self::container::{ContainerContext, Observations};
 pub(crate) use self::evictor::controller as evictor;
 pub use self::fleet::Nodes;
 use self::fleet::State;
+pub(crate) use self::fleet::ip;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
 pub(crate) use self::metrics::register as register_metrics;
 pub use self::rules::Behaviours;
 pub(crate) use self::running::register_classes;
-use self::stage::Stage;
-pub use self::stage::Stages;
 use crate::processes::{self, Processes};
+use crate::stages::{self, Player, Turn};
 use kubewright_objects::bound::{self, Bound};
 use kubewright_objects::{Waiting, pods};
 use kubewright_objects::{meta, node};
@@ -69,7 +67,7 @@ pub(crate) struct Pace {
 pub(crate) struct Kubelet {
     pace: Pace,
     behaviours: Behaviours,
-    stages: Stages,
+    stages: Arc<Player>,
     memory: Mutex<Memory>,
     addresses: Mutex<Addresses>,
     /// Runs pods that are processes.
@@ -98,16 +96,18 @@ struct OfPod {
     mark: Option<String>,
     /// The failures of probes that were told.
     failing: Vec<(String, String)>,
-    /// The stage that plays for it, and when its delay is over.
-    stage: Option<(String, Instant)>,
-    /// A stage has said its status.
-    staged: bool,
     /// The annotations without an effect of which it was told.
     misunderstood: Vec<String>,
 }
 
 /// The kubelets as a controller of pods.
-pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages, processes: Option<Processes>) -> Controller {
+pub(crate) fn kubelet(
+    pace: Pace,
+    behaviours: Behaviours,
+    stages: Arc<Player>,
+    processes: Option<Processes>,
+) -> Controller {
+    let changed = stages.waker("v1", "Pod");
     let woken = processes.as_ref().map(Processes::source);
     let kubelet = Kubelet {
         processes,
@@ -121,7 +121,7 @@ pub(crate) fn kubelet(pace: Pace, behaviours: Behaviours, stages: Stages, proces
     };
     let bound = kubelet.bound.clone();
     let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
-    let controller = Controller::of(kubelet).named("kubelet");
+    let controller = Controller::of(kubelet).named("kubelet").source(changed.source());
     let controller = match woken {
         Some(woken) => controller.source(woken),
         None => controller,
@@ -307,70 +307,28 @@ impl Kubelet {
         }
     }
 
-    /// Applies the stages to a pod; nothing when no stage fits it.
-    async fn staged(&self, ctx: &Context, pod: &Pod) -> Option<Result<Action>> {
-        if self.stages.is_empty() {
-            return None;
+    /// What the stages do with a pod; nothing when none fits it, and none has played for it.
+    async fn staged(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Option<Action>> {
+        if !self.stages.is_for("v1", "Pod") {
+            return Ok(None);
         }
-        let seen = stage::seen(pod);
-        let Some(stage) = self.stages.of(&seen) else {
-            let staged = self.with(pod, |of_pod| {
-                of_pod.stage = None;
-                of_pod.staged
-            });
-            // A pod that is deleted ends as others do, unless a stage plays that too.
-            return (staged && !meta::is_deleting(&pod.metadata)).then(|| Ok(Action::await_change()));
+        let (name, host) = (meta::name(&node.metadata), fleet::address(node));
+        let ip = self.address(ctx, pod).await?;
+        let place = stages::Place {
+            node: Some(name),
+            node_ip: &|other| if other == name { host.clone() } else { fleet::ip(other) },
+            pod_ip: &|| ip.clone(),
         };
-        let now = Instant::now();
-        let due = self.with(pod, |of_pod| {
-            let planned = of_pod.stage.take().filter(|(name, _)| *name == stage.name);
-            let planned = planned.unwrap_or_else(|| (stage.name.clone(), now + stage.delay));
-            of_pod.stage.insert(planned).1
-        });
-        let wait = due.saturating_duration_since(now);
-        if !wait.is_zero() {
-            return Some(Ok(Action::requeue_after(wait)));
-        }
-        self.with(pod, |of_pod| of_pod.stage = None);
-        Some(self.play(ctx, pod, stage, &seen).await)
-    }
-
-    async fn play(&self, ctx: &Context, pod: &Pod, stage: &Stage, seen: &serde_json::Value) -> Result<Action> {
-        if let Some((kind, reason, message)) = &stage.event {
-            ctx.event(pod, *kind, reason, message);
-        }
-        let (namespace, name) = (pod.metadata.namespace.as_deref(), meta::name(&pod.metadata));
-        match stage.status(seen, ctx.now()) {
-            Ok(None) => {}
-            Ok(Some(status)) => {
-                let patch = json!({ "metadata": { "uid": pod.metadata.uid }, "status": status });
-                self.with(pod, |of_pod| of_pod.staged = true);
-                ctx.client()
-                    .patch_status::<Pod, _>(namespace, name, &Patch::Strategic(patch))
-                    .await?;
-            }
-            Err(why) => ctx.event(
-                pod,
-                EventType::Warning,
-                "StageFailed",
-                format!("stage {}: {why}", stage.name),
-            ),
-        }
-        if let Some(finalizers) = &stage.finalizers {
-            let next = finalizers.of(pod.metadata.finalizers.as_deref().unwrap_or_default());
-            let patch = json!({ "metadata": { "uid": pod.metadata.uid, "finalizers": next } });
-            ctx.client()
-                .patch::<Pod, _>(namespace, name, &Patch::Merge(patch))
-                .await?;
-        }
-        if stage.delete {
-            let at_once = DeleteParams {
-                grace_period_seconds: Some(0),
-                ..DeleteParams::default()
-            };
-            ctx.client().delete_with(pod, at_once).await?;
-        }
-        Ok(Action::await_change())
+        let seen = serde_json::to_value(pod)?;
+        Ok(
+            match self.stages.turn(ctx, &api_resource::<Pod>(), &seen, &place).await? {
+                Turn::Wait(wait) => Some(Action::requeue_after(wait)),
+                Turn::Done => Some(Action::await_change()),
+                // A pod of which a stage has said the status is the stages' from then on; but one that is deleted ends as others
+                // do, unless a stage plays that, too.
+                Turn::Free { staged } => (staged && !meta::is_deleting(&pod.metadata)).then(Action::await_change),
+            },
+        )
     }
 
     /// Ends a pod that is deleted: its containers are told, and when the last has ended or the grace is over, it goes.
@@ -526,8 +484,8 @@ impl Reconciler for Kubelet {
             ctx.event(&*pod, EventType::Warning, "FailedCreatePodSandBox", why);
             return Ok(Action::await_change());
         }
-        if let Some(done) = self.staged(&ctx, &pod).await {
-            return gone_is_fine(done);
+        if let Some(action) = self.staged(&ctx, &pod, &node).await? {
+            return Ok(action);
         }
         let around = rules::around(&pod, &node, ctx.client()).await?;
         let pod = rules::with_annotations(self.behaviours.apply(pod), &around);
@@ -564,6 +522,7 @@ impl Reconciler for Kubelet {
             processes.forget(&known.uid);
         }
         self.addresses().give_back(&request);
+        self.stages.forget("Pod", &request);
         Ok(Action::await_change())
     }
 }
