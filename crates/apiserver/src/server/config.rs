@@ -8,6 +8,7 @@ use super::fork::{Derived, ForkPoint};
 use crate::audit::AuditLog;
 use crate::authentication::{Authenticator, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
+use crate::forward::Forwarder;
 use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::Kinds;
@@ -143,6 +144,8 @@ pub struct Parts {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
+    /// How the servers behind APIServices are reached; `None`: none of them is available.
+    pub forwarder: Option<Arc<dyn Forwarder>>,
     /// The key that tokens of service accounts are signed with.
     pub signer: Arc<dyn Signer>,
     /// The audit log, if one is kept.
@@ -161,6 +164,7 @@ impl Parts {
             storage: Arc::new(MemoryStorage::bounded(config.bounds(&kinds))),
             authorizer: None,
             outbound: Arc::new(NoOutbound),
+            forwarder: None,
             signer: Arc::new(NoSigner),
             audit: None,
             meter: None,

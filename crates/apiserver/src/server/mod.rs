@@ -7,6 +7,7 @@
 //! in a request makes a verb panic; what costs too much is cancelled (`budget`) before it commits.
 
 mod admit;
+mod aggregate;
 mod apply;
 mod authorize;
 mod compress;
@@ -94,6 +95,7 @@ use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::flow_control::FlowControl;
+use crate::forward::Forwarder;
 use crate::meter::Meter;
 use crate::model::{Resource, Verbs, form::key, status::Status};
 use crate::outbound::Outbound;
@@ -148,6 +150,10 @@ pub(crate) struct Inner {
     endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
     remote_services: Followed<upkeep::api_services::RemoteServices>,
+    forwarder: Option<Arc<dyn Forwarder>>,
+    /// Requests under way to other servers.
+    forwarded: Arc<Ledger>,
+    probes: aggregate::probes::Probes,
     slices: upkeep::slices::Slices,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
@@ -199,6 +205,7 @@ impl ApiServer {
             storage,
             authorizer,
             outbound,
+            forwarder,
             signer,
             audit,
             meter,
@@ -247,6 +254,9 @@ impl ApiServer {
             compaction: upkeep::compaction::Compaction::default(),
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
+            forwarder,
+            forwarded: Ledger::new(aggregate::UNDER_WAY),
+            probes: aggregate::probes::Probes::default(),
             identity: upkeep::bootstrap::Identity::default(),
             slices: upkeep::slices::Slices::default(),
             flow_schemas: upkeep::flow_schemas(),
@@ -435,6 +445,9 @@ impl Inner {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
+        if let Some(remote) = &admitted.remote {
+            return self.forward(remote, admitted, head, body).await;
+        }
         let query = &admitted.query;
         match &admitted.target {
             Target::Resource(path, verb) => self.answer_resource(head, admitted, path, *verb, body).await,
@@ -465,9 +478,6 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, path) {
             Ok(resource) => resource,
-            Err(_) if self.is_remote(&path.group, &path.version) => {
-                return self.text(503, "service unavailable\n", query);
-            }
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };

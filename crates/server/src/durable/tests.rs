@@ -264,7 +264,8 @@ fn secrets_are_made_once_and_their_owners() {
             .keep("pki/sa.key", || Ok::<_, DataDirError>(format!("secret {round}")))
             .expect("the folder can be written");
         assert_eq!(*first.get_or_insert(secret.clone()), secret);
-        let authority = crate::certificates::Authority::kept(&opened.folder).expect("an authority");
+        let authority = crate::certificates::Authority::kept(crate::certificates::Purpose::Cluster, &opened.folder)
+            .expect("an authority");
         assert_eq!(
             std::fs::read_to_string(folder.path().join("pki/ca.crt")).expect("it is kept"),
             authority.pem()

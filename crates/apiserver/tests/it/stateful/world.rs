@@ -336,9 +336,11 @@ impl World {
             .unwrap_or("")
             .to_owned();
         let code = response.status().as_u16();
-        let body = response.into_body().whole().unwrap_or_else(|watch| {
-            self.watches.truncate(WATCHES);
-            self.watches.push((path.to_owned(), watch));
+        let body = response.into_body().whole().unwrap_or_else(|body| {
+            if let Body::Watch(watch) = body {
+                self.watches.truncate(WATCHES);
+                self.watches.push((path.to_owned(), watch));
+            }
             Bytes::new()
         });
         Ok(Answer {
