@@ -403,6 +403,7 @@ fn begin(clock: &Arc<Clock>, journal: &Arc<Memory>, written: &Written) -> ApiSer
     let restored = Restored {
         revision: written.revision,
         objects: objects.collect(),
+        ..Restored::default()
     };
     let kinds = Kinds::new(kubewright_kinds::built_in(Default::default()));
     let storage = MemoryStorage::journaled(config.bounds(&kinds), restored, journal.clone());
