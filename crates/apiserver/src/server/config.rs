@@ -28,7 +28,8 @@ pub struct Config {
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
     /// How many watches may be open at the same time, of which a user gets a share ([`crate::shares`]); more are
-    /// answered with 429. Default 20000.
+    /// answered with 429. No more requests, and 2000 at most, are under way to other API servers, which are shared in the
+    /// same way. Default 20000.
     pub max_watches: usize,
     /// How many requests are answered at the same time, as far as priority levels limit them
     /// (`--max-requests-inflight` and `--max-mutating-requests-inflight` together); zero: none is limited

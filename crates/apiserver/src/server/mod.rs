@@ -47,6 +47,7 @@ mod upkeep;
 pub(crate) mod watch;
 mod weight;
 mod write;
+mod zpages;
 
 #[cfg(test)]
 mod budget_tests;
@@ -123,6 +124,8 @@ pub struct ApiServer {
 
 pub(crate) struct Inner {
     pub(crate) env: Arc<dyn Env>,
+    /// When it was made.
+    started: jiff::Timestamp,
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
@@ -228,10 +231,12 @@ impl ApiServer {
         let search_start = AtomicU64::new(seed);
         let flow_control = FlowControl::new(config.max_requests, seed);
         let watches = Ledger::new(config.max_watches);
+        let forwarded = Ledger::new(config.max_watches.min(aggregate::UNDER_WAY));
         let inner = Inner {
             authorizer,
             policy,
             impersonation: Impersonation::default(),
+            started: env.now(),
             env,
             config,
             authenticator,
@@ -255,7 +260,7 @@ impl ApiServer {
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
             forwarder,
-            forwarded: Ledger::new(aggregate::UNDER_WAY),
+            forwarded,
             probes: aggregate::probes::Probes::default(),
             identity: upkeep::bootstrap::Identity::default(),
             slices: upkeep::slices::Slices::default(),

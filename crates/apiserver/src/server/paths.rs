@@ -73,6 +73,8 @@ impl Inner {
             | Page::OpenApiV2
             | Page::OpenApiV3(_)
             | Page::Metrics
+            | Page::Statusz
+            | Page::Flagz
             | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
             Page::Discovery(DiscoveryPath::Groups | DiscoveryPath::Group(_)) => true,
@@ -102,7 +104,9 @@ impl Inner {
                 let text = Content::Text(monitoring::MEDIA_TYPE, Bytes::from(self.metrics()));
                 self.respond(query, Reply::new(200, text))
             }
-            Page::Index => self.respond(query, indented(&[("paths", self.index())])),
+            Page::Statusz => self.statusz(headers, query),
+            Page::Flagz => self.flagz(headers, query),
+            Page::Index => self.respond(query, indented(&[("paths", json!(self.paths()))])),
             Page::NotServed => self.fail(&Status::not_implemented(format!(
                 "{} is not served: this server tells of itself in its log, not over the API",
                 decode(uri.path(), false)
@@ -144,17 +148,20 @@ impl Inner {
         .respond(reply)
     }
 
-    fn index(&self) -> Value {
+    /// The paths that there are, in their order.
+    pub(super) fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = [
             "/.well-known/openid-configuration",
             "/api",
             "/apis",
             "/apis/",
+            "/flagz",
             "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/openapi/v3/",
             "/openid/v1/jwks",
+            "/statusz",
             "/version",
         ]
         .map(str::to_owned)
@@ -174,7 +181,7 @@ impl Inner {
             }
         }
         paths.sort();
-        json!(paths)
+        paths
     }
 
     fn version(&self) -> [(&'static str, Value); 13] {

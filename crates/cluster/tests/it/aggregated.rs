@@ -17,6 +17,9 @@
 //! | a user says that it is another one (`X-Remote-User`, also through `Connection`) | the server hears who it is |
 //! | a user has no rights | 403, and the server hears nothing |
 //! | a user writes a path that servers read differently (`..`) | 400, and the server hears nothing |
+//! | a user opens many requests that go on | 429 for it, and answers for others |
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -682,6 +685,45 @@ async fn watches_and_other_protocols_pass() {
         .expect("it goes on")
         .expect("a message");
     assert_eq!(said, Message::text("heard still"));
+    cluster.stop().await;
+}
+
+/// However many requests of one user go on there, another one is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_too_much_takes_nobody_s_share() {
+    const ALL: usize = 8;
+    let (cluster, listening, client, _backend) = joined(|config| config.max_watches = ALL).await;
+    grant(&client, "mallory").await;
+    let mut held = Vec::new();
+    let refused = loop {
+        let mut stream = raw(&listening, Who::Nobody).await;
+        let (name, value) = MALLORY;
+        let head = format!("GET {WIDGETS}?watch=true HTTP/1.1\r\nHost: localhost\r\n{name}: {value}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.expect("it is taken");
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains("\r\n\r\n") {
+            assert_ne!(soon("a head", stream.read_buf(&mut read)).await.expect("it goes on"), 0);
+        }
+        held.push(stream);
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if !text.starts_with("HTTP/1.1 200") {
+            break text;
+        }
+        assert!(held.len() < ALL, "one user takes everything");
+    };
+    assert!(
+        refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1"),
+        "{refused}"
+    );
+    assert_eq!(get(&listening, JANE, WIDGETS).await.code, 201);
+    // What ends gives its share back.
+    drop(held);
+    let again = async {
+        while get(&listening, MALLORY, WIDGETS).await.code == 429 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("a share", again).await;
     cluster.stop().await;
 }
 

@@ -174,7 +174,7 @@ impl ApiServer {
             inner.probes.ask(&name);
         }
         let mut asked = BTreeMap::new();
-        poll_fn(|cx| inner.poll_probes(&mut asked, cx)).await
+        poll_fn(|cx| inner.poll_probes(&mut asked, cx)).await;
     }
 }
 
