@@ -98,7 +98,7 @@ use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonatio
 use crate::flow_control::FlowControl;
 use crate::forward::Forwarder;
 use crate::meter::Meter;
-use crate::model::{Resource, Verbs, form::key, status::Status};
+use crate::model::{Resource, Verbs, status::Status};
 use crate::outbound::Outbound;
 use crate::registry::{Kinds, Registry, Snapshot};
 use crate::shares::Ledger;
@@ -584,25 +584,4 @@ fn noted<'s>(audit: Option<&Entry>, status: &'s Status) -> &'s Status {
         entry.answered(&status.to_value());
     }
     status
-}
-
-impl Call<'_> {
-    /// Namespace of the path; empty for cluster-scoped kinds.
-    pub(crate) fn namespace(&self) -> &str {
-        if self.resource.namespaced {
-            self.path.namespace.as_deref().unwrap_or("")
-        } else {
-            ""
-        }
-    }
-
-    /// Name in the path, or empty.
-    pub(crate) fn name(&self) -> &str {
-        self.path.name.as_deref().unwrap_or("")
-    }
-
-    /// The storage key of the object that the path names.
-    pub(crate) fn key(&self) -> String {
-        key(self.namespace(), self.name())
-    }
 }

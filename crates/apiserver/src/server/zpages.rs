@@ -48,13 +48,7 @@ impl Inner {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             format!("[{}]", names.join(","))
         };
-        let modes = config.authorization.iter().map(|mode| match mode {
-            Mode::AlwaysAllow => "AlwaysAllow",
-            Mode::AlwaysDeny => "AlwaysDeny",
-            Mode::Rbac => "RBAC",
-            Mode::Node => "Node",
-            Mode::Webhook(_) => "Webhook",
-        });
+        let modes = config.authorization.iter().map(Mode::name);
         let issuers = std::iter::once(&config.issuer).chain(&config.further_issuers);
         let issuers: Vec<&str> = issuers.map(String::as_str).collect();
         let flags = BTreeMap::from([
