@@ -55,13 +55,13 @@ const JANE: (&str, &str) = ("Authorization", "Bearer jane-secret");
 const MALLORY: (&str, &str) = ("Authorization", "Bearer mallory-secret");
 
 /// What the other server was asked: the lines of each head, with `client` for the name in the client's certificate.
-type Heard = Arc<Mutex<Vec<BTreeMap<String, String>>>>;
+type Requests = Arc<Mutex<Vec<BTreeMap<String, String>>>>;
 
 /// The other server.
 struct Backend {
     ca_bundle: String,
     address: std::net::SocketAddr,
-    heard: Heard,
+    heard: Requests,
     /// Lines of watches, and the end of what is silent.
     next: Arc<Notify>,
     /// What it says of its resources.
@@ -104,7 +104,7 @@ impl Backend {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (heard, next) = (Heard::default(), Arc::new(Notify::new()));
+        let (heard, next) = (Requests::default(), Arc::new(Notify::new()));
         let discovery = Arc::new(Mutex::new(resources()));
         let own = (heard.clone(), next.clone(), discovery.clone());
         let task = tokio::spawn(async move {
@@ -138,7 +138,7 @@ impl Backend {
 /// Answers one request.
 async fn serve(
     mut stream: TlsStream<TcpStream>,
-    heard: &Heard,
+    heard: &Requests,
     next: &Notify,
     discovery: &Mutex<String>,
 ) -> std::io::Result<()> {

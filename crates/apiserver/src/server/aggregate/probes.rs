@@ -67,7 +67,7 @@ struct Known {
 
 /// What a server told.
 #[derive(Default)]
-struct Told {
+struct ProbeAnswer {
     resources: Option<Value>,
     openapi: Option<String>,
 }
@@ -123,12 +123,12 @@ impl Probes {
         lock(&self.known).get(remote.name().as_str())?.openapi.clone()
     }
 
-    fn keep(&self, name: &Arc<str>, remote: Arc<Remote>, outcome: Result<Told, String>) {
+    fn keep(&self, name: &Arc<str>, remote: Arc<Remote>, outcome: Result<ProbeAnswer, String>) {
         let mut known = lock(&self.known);
         let before = known.remove(name);
         let (outcome, told) = match outcome {
             Ok(told) => (Ok(()), told),
-            Err(why) => (Err(why), Told::default()),
+            Err(why) => (Err(why), ProbeAnswer::default()),
         };
         let (resources, openapi) = before.map_or_else(Default::default, |before| (before.resources, before.openapi));
         let next = Known {
@@ -149,7 +149,7 @@ impl Probes {
 }
 
 /// A server that is asked now and then.
-struct Asking<'a> {
+struct Prober<'a> {
     step: Step<'a>,
     /// How often it did not answer, since it did.
     failures: u32,
@@ -179,10 +179,10 @@ impl ApiServer {
 }
 
 impl Inner {
-    fn poll_probes<'a>(&'a self, asked: &mut BTreeMap<Arc<str>, Asking<'a>>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_probes<'a>(&'a self, asked: &mut BTreeMap<Arc<str>, Prober<'a>>, cx: &mut Context<'_>) -> Poll<()> {
         self.probes.waker.register(cx.waker());
         for name in std::mem::take(&mut *lock(&self.probes.due)) {
-            let asking = asked.entry(name.clone()).or_insert_with(|| Asking {
+            let asking = asked.entry(name.clone()).or_insert_with(|| Prober {
                 step: Step::Asked(Box::pin(self.probe(name))),
                 failures: 0,
                 again: false,
@@ -222,7 +222,7 @@ impl Inner {
         Ok(answers)
     }
 
-    async fn ask_server(&self, remote: &Remote) -> Result<Told, String> {
+    async fn ask_server(&self, remote: &Remote) -> Result<ProbeAnswer, String> {
         let url = self.url_of(remote);
         let path = format!("/apis/{}/{}", remote.group, remote.version);
         let failed = |why: String| format!("failing or missing response from {url}: {why}");
@@ -246,7 +246,7 @@ impl Inner {
             // Not every server has one.
             _ => None,
         };
-        Ok(Told {
+        Ok(ProbeAnswer {
             resources: resources::aggregated(&read(&body)),
             openapi,
         })
@@ -285,7 +285,7 @@ fn read(text: &[u8]) -> Value {
     decode::json(text).map(|read| read.value).unwrap_or_default()
 }
 
-impl<'a> Asking<'a> {
+impl<'a> Prober<'a> {
     /// Whether it goes on.
     fn poll(&mut self, inner: &'a Inner, name: &Arc<str>, cx: &mut Context<'_>) -> bool {
         loop {
