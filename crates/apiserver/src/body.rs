@@ -1,4 +1,5 @@
-//! The body of a response: bytes that are complete or made as they are sent, or a watch that goes on.
+//! The body of a response: bytes that are complete or made as they are sent, a watch that goes on, or the answer of
+//! another server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use futures::Stream;
 use kubewright_schema::stack::with_room;
 
 use crate::audit::Entry;
+use crate::forward::ForwardedBody;
 
 /// The body of a response.
 pub enum Body {
@@ -19,6 +21,9 @@ pub enum Body {
     /// A watch: one event per item (a line of JSON, or a frame of protobuf), until it ends. Send it chunked and flush
     /// every item.
     Watch(WatchBody),
+    /// The answer of the server behind an APIService. Send each piece as it comes; when one is an error, break the answer
+    /// off, so that its client sees that something is missing.
+    Forwarded(ForwardedBody),
 }
 
 impl std::fmt::Debug for Body {
@@ -27,6 +32,7 @@ impl std::fmt::Debug for Body {
             Body::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
             Body::Long(long) => write!(f, "Long({} bytes)", long.len()),
             Body::Watch(_) => f.write_str("Watch(..)"),
+            Body::Forwarded(_) => f.write_str("Forwarded(..)"),
         }
     }
 }
@@ -35,21 +41,21 @@ impl Body {
     /// The whole body in one piece, for a caller that cannot use pieces.
     ///
     /// # Errors
-    /// A watch has no end; it is given back.
-    pub fn whole(self) -> Result<Bytes, WatchBody> {
+    /// A watch has no end, and the answer of another server comes in its own time: these are given back.
+    pub fn whole(self) -> Result<Bytes, Body> {
         match self {
             Body::Full(bytes) => Ok(bytes),
             Body::Long(long) => Ok(long.collect::<Vec<_>>().concat().into()),
-            Body::Watch(watch) => Err(watch),
+            body @ (Body::Watch(_) | Body::Forwarded(_)) => Err(body),
         }
     }
 
-    /// A whole body, piece by piece; nothing of a watch, which has no end.
+    /// A whole body, piece by piece; nothing of one that is still to come.
     pub(crate) fn pieces(self) -> impl Iterator<Item = Bytes> {
         let (full, long) = match self {
             Body::Full(bytes) => (Some(bytes), None),
             Body::Long(long) => (None, Some(long)),
-            Body::Watch(_) => (None, None),
+            Body::Watch(_) | Body::Forwarded(_) => (None, None),
         };
         full.into_iter().chain(long.into_iter().flatten())
     }

@@ -20,6 +20,7 @@
 //! | which paths and verbs are served, and what answers them | `src/server/route.rs`, `src/server/served.rs`, `src/server/endpoint.rs` | `src/server/tests.rs` |
 //! | the stages of a write, or their order | `src/server/write/stages.rs`, which lists them beside upstream's | `src/server/tests.rs` |
 //! | what clients share, and the share of one | `src/shares.rs` | the promises there, at random |
+//! | which requests go to the server behind an APIService, and what it gets to see | `src/server/aggregate.rs`; whether it is available: `src/server/aggregate/probes.rs` | the tables there, `crates/cluster/tests/it/aggregated.rs` |
 //! | which priority level a request belongs to, and who waits for whom | `src/flow_control` | the random run there, `src/server/flow_tests.rs` |
 //! | what a watch or a list returns | `src/server/watch.rs`, `src/server/read.rs`, `src/storage` | `src/storage/conformance.rs` |
 //! | which write is recorded in `managedFields` | `src/server/managed.rs` | `testdata/apply.json`, recorded |
@@ -51,6 +52,7 @@ pub mod authorization;
 mod body;
 pub mod discovery;
 mod flow_control;
+pub mod forward;
 mod json;
 pub mod meter;
 pub mod openapi;

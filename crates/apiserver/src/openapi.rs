@@ -51,6 +51,23 @@ pub fn index(snapshot: &Snapshot) -> Arc<Document> {
     Arc::clone(snapshot.openapi.index.get_or_init(make))
 }
 
+/// The same with the documents of other servers, which have these paths and hashes; one without a hash is not listed,
+/// nor is one of this server in its place.
+pub(crate) fn index_with(snapshot: &Snapshot, others: &[(String, Option<String>)]) -> Arc<Document> {
+    let own = index(snapshot);
+    budget::allow_stored(own.body.len());
+    let mut value = decode::stored(&own.body).expect("it is a JSON text that was made here");
+    if let Some(entries) = value.get_mut("paths").and_then(Value::as_object_mut) {
+        for (path, hash) in others {
+            entries.remove(path);
+            if let Some(hash) = hash {
+                entries.insert(path.clone(), json!({"serverRelativeURL": address(path, hash)}));
+            }
+        }
+    }
+    Document::new(value.to_string())
+}
+
 /// `/openapi/v3/{path}`, with a path such as `api/v1` or `apis/apps/v1`; none when there is no such document.
 /// A wrong `hash` parameter is answered with 301 to [`location`].
 ///

@@ -21,7 +21,9 @@ use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::outbound::{AdmissionQuestion, AdmissionVerdict};
 use kubewright_apiserver::{ApiServer, Place, UserInfo};
 use kubewright_nodes::{Behaviours, Processes};
-use kubewright_server::{FileJournal, Front, HttpsOutbound, Limits, Listening, Pki, Threads, Tls, kubeconfig, serve};
+use kubewright_server::{
+    FRONT_PROXY_USER, FileJournal, Front, HttpsOutbound, Limits, Listening, Pki, Threads, Tls, kubeconfig, serve,
+};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -68,6 +70,8 @@ struct Inner {
     /// The pods that run as processes.
     processes: Option<Processes>,
     authority: Arc<LazyAuthority>,
+    /// Other API servers know the cluster's proxy by it.
+    front_proxy: Arc<LazyAuthority>,
     /// Signs the tokens of service accounts.
     key: Arc<dyn Signer>,
     pki: Option<Pki>,
@@ -176,7 +180,7 @@ impl Cluster {
         let authority = self.inner.authority.get()?;
         let tls = Tls::of(&authority, address.ip())?;
         let address = self.open(address, tls).await?;
-        self.announce(address, Some(&authority.pem()));
+        self.announce(address, Some(&authority.pem()))?;
         let kubeconfig = kubeconfig::admin(address, &authority)?;
         Ok(Listening { address, kubeconfig })
     }
@@ -191,12 +195,13 @@ impl Cluster {
             || kubewright_server::Error::Tls("the cluster was given no certificates to serve with".to_owned());
         let pki = pki.ok_or_else(missing)?;
         let address = self.open(address, pki.tls()?).await?;
-        self.announce(address, pki.authorities());
+        self.announce(address, pki.authorities())?;
         Ok(address)
     }
 
     /// Says in the cluster where it is reached. The latest listener is the one that is told.
-    fn announce(&self, mut address: SocketAddr, authorities: Option<&str>) {
+    fn announce(&self, mut address: SocketAddr, authorities: Option<&str>) -> Result<()> {
+        let front_proxy = self.inner.front_proxy.get()?;
         if let Some(ip) = self.inner.advertised {
             address.set_ip(ip);
         } else if address.ip().is_unspecified() {
@@ -215,8 +220,10 @@ impl Cluster {
             address,
             host: &host,
             client_authority: authorities,
+            front_proxy: Some((&front_proxy.pem(), FRONT_PROXY_USER)),
             endpoints: self.inner.has_endpoints,
         });
+        Ok(())
     }
 
     async fn open(&self, address: SocketAddr, tls: Tls) -> Result<SocketAddr> {

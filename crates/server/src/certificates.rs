@@ -30,6 +30,8 @@ use crate::error::{Error, Result};
 pub(crate) const ADMIN_USER: &str = "kubernetes-admin";
 /// Its group: may do everything.
 pub(crate) const ADMIN_GROUP: &str = "system:masters";
+/// The name of the cluster's proxy, by which other API servers know it. kubeadm's has the same.
+pub const FRONT_PROXY_USER: &str = "front-proxy-client";
 
 /// Names that the serving certificate is valid for, besides the addresses: this machine, and the API server as pods
 /// call it.
@@ -51,9 +53,32 @@ const AUTHORITY_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60
 
 const AUTHORITY: &str = "certificate authority";
 
-/// The files of the authority in a data folder.
-const KEY_FILE: &str = "pki/ca.key";
-const CERTIFICATE_FILE: &str = "pki/ca.crt";
+/// What an authority is for. One of them never believes the certificates of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Clients of the cluster, and its servers.
+    Cluster,
+    /// The cluster's proxy, by whose word other API servers know its users.
+    FrontProxy,
+}
+
+impl Purpose {
+    /// The common name of the authority.
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Cluster => "kubewright-ca",
+            Purpose::FrontProxy => "kubewright-front-proxy-ca",
+        }
+    }
+
+    /// The files of the authority in a data folder: its key and its certificate.
+    fn files(self) -> [&'static str; 2] {
+        match self {
+            Purpose::Cluster => ["pki/ca.key", "pki/ca.crt"],
+            Purpose::FrontProxy => ["pki/front-proxy-ca.key", "pki/front-proxy-ca.crt"],
+        }
+    }
+}
 
 /// Signs certificates that only this cluster trusts.
 pub struct Authority {
@@ -71,34 +96,36 @@ pub(crate) struct Certified {
 impl Authority {
     /// A new authority with a key of its own.
     pub fn new() -> Result<Authority> {
+        Authority::with(Purpose::Cluster)
+    }
+
+    /// The same for this purpose.
+    pub fn with(purpose: Purpose) -> Result<Authority> {
         let key = authority_key()?;
-        let pem = self_signed(&key)?;
-        Authority::of(key, pem)
+        let pem = self_signed(purpose, &key)?;
+        Authority::of(purpose, key, pem)
     }
 
     /// The authority of a data folder: the one that is there, or a new one that is then kept.
-    pub fn kept(folder: &Folder) -> Result<Authority> {
+    pub fn kept(purpose: Purpose, folder: &Folder) -> Result<Authority> {
+        let [key_file, certificate_file] = purpose.files();
         let is_there = |name: &str| folder.path().join(name).exists();
-        if is_there(CERTIFICATE_FILE) && !is_there(KEY_FILE) {
+        let damaged = |name: &str, damage: String| damaged(folder, purpose, name, damage);
+        if is_there(certificate_file) && !is_there(key_file) {
             // A new key would not fit the certificate.
-            let damage = format!("it is missing, and {CERTIFICATE_FILE} is there");
-            return Err(damaged(folder, KEY_FILE, damage));
+            let damage = format!("it is missing, and {certificate_file} is there");
+            return Err(damaged(key_file, damage));
         }
-        let key = folder.keep(KEY_FILE, || authority_key().map(|key| key.serialize_pem()))?;
+        let key = folder.keep(key_file, || authority_key().map(|key| key.serialize_pem()))?;
         let key = KeyPair::from_pem(&key)
-            .map_err(|error| damaged(folder, KEY_FILE, format!("it cannot be read as a private key: {error}")))?;
-        let pem = folder.keep(CERTIFICATE_FILE, || self_signed(&key))?;
-        let authority = Authority::of(key, pem).map_err(|error| {
-            damaged(
-                folder,
-                CERTIFICATE_FILE,
-                format!("it cannot be read as a certificate: {error}"),
-            )
-        })?;
+            .map_err(|error| damaged(key_file, format!("it cannot be read as a private key: {error}")))?;
+        let pem = folder.keep(certificate_file, || self_signed(purpose, &key))?;
+        let authority = Authority::of(purpose, key, pem)
+            .map_err(|error| damaged(certificate_file, format!("it cannot be read as a certificate: {error}")))?;
         // Otherwise the cluster would start, and every client would reject its certificate.
         if !authority.is_of_its_key() {
-            let damage = format!("it is not the certificate of the key in {KEY_FILE}");
-            return Err(damaged(folder, CERTIFICATE_FILE, damage));
+            let damage = format!("it is not the certificate of the key in {key_file}");
+            return Err(damaged(certificate_file, damage));
         }
         Ok(authority)
     }
@@ -109,10 +136,10 @@ impl Authority {
         })
     }
 
-    fn of(key: KeyPair, pem: String) -> Result<Authority> {
+    fn of(purpose: Purpose, key: KeyPair, pem: String) -> Result<Authority> {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| Error::Tls(error.to_string()))?;
         Ok(Authority {
-            issuer: Issuer::new(authority_params(), key),
+            issuer: Issuer::new(authority_params(purpose), key),
             pem,
             der,
         })
@@ -169,6 +196,11 @@ impl Authority {
             (DnType::CommonName, ADMIN_USER),
             (DnType::OrganizationName, ADMIN_GROUP),
         ]))
+    }
+
+    /// The certificate by which other API servers know the cluster's proxy.
+    pub(crate) fn front_proxy_client(&self) -> Result<Certified> {
+        self.client(distinguished_name(&[(DnType::CommonName, FRONT_PROXY_USER)]))
     }
 
     /// A client certificate for a subject.
@@ -256,13 +288,17 @@ pub(crate) fn pem(label: &str, der: &[u8]) -> String {
 }
 
 /// The error for a file of the authority that cannot be used.
-fn damaged(folder: &Folder, name: &str, damage: String) -> Error {
+fn damaged(folder: &Folder, purpose: Purpose, name: &str, damage: String) -> Error {
+    let [key_file, certificate_file] = purpose.files();
+    let lost = match purpose {
+        Purpose::Cluster => "kubeconfigs written before it are no longer valid",
+        Purpose::FrontProxy => "servers behind APIServices read them when they start again",
+    };
     Error::DataDir(DataDirError::Damaged {
         file: folder.path().join(name),
         damage: vec![damage],
         rescue: format!(
-            "put it back; or remove both {KEY_FILE} and {CERTIFICATE_FILE}: the next start makes new ones, and \
-             kubeconfigs written before it are no longer valid"
+            "put it back; or remove both {key_file} and {certificate_file}: the next start makes new ones, and {lost}"
         ),
     })
 }
@@ -274,9 +310,9 @@ fn authority_key() -> Result<KeyPair> {
     })
 }
 
-fn authority_params() -> CertificateParams {
+fn authority_params(purpose: Purpose) -> CertificateParams {
     let mut params = valid_now(
-        distinguished_name(&[(DnType::CommonName, "kubewright-ca")]),
+        distinguished_name(&[(DnType::CommonName, purpose.name())]),
         AUTHORITY_LIFETIME,
     );
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -288,8 +324,8 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-fn self_signed(key: &KeyPair) -> Result<String> {
-    let certificate = authority_params()
+fn self_signed(purpose: Purpose, key: &KeyPair) -> Result<String> {
+    let certificate = authority_params(purpose)
         .self_signed(key)
         .map_err(|source| Error::Certificate {
             what: AUTHORITY,
@@ -426,7 +462,7 @@ mod tests {
         let start = |path: &Path| {
             let opened = crate::durable::open(path, true, Default::default()).unwrap();
             opened.journal.close();
-            let authority = Authority::kept(&opened.folder);
+            let authority = Authority::kept(Purpose::Cluster, &opened.folder);
             authority
                 .map(|authority| authority.pem())
                 .map_err(|error| error.to_string())
@@ -436,20 +472,20 @@ mod tests {
         let foreign = |name: &str| Some(read(other.path(), name));
         let not_its_own = "ca.crt is damaged:\n  it is not the certificate of the key";
         for (name, content, said) in [
-            (KEY_FILE, foreign(KEY_FILE), not_its_own),
+            ("pki/ca.key", foreign("pki/ca.key"), not_its_own),
             (
-                KEY_FILE,
+                "pki/ca.key",
                 None,
                 "ca.key is damaged:\n  it is missing, and pki/ca.crt is there",
             ),
             (
-                KEY_FILE,
+                "pki/ca.key",
                 Some(vec![]),
                 "ca.key is damaged:\n  it cannot be read as a private key",
             ),
-            (CERTIFICATE_FILE, foreign(CERTIFICATE_FILE), not_its_own),
+            ("pki/ca.crt", foreign("pki/ca.crt"), not_its_own),
             (
-                CERTIFICATE_FILE,
+                "pki/ca.crt",
                 Some(b"text".to_vec()),
                 "ca.crt is damaged:\n  it cannot be read as a certificate",
             ),
@@ -463,7 +499,7 @@ mod tests {
             }
             let error = start(folder.path()).unwrap_err();
             assert!(error.contains(said) && error.contains("remove both"), "{name}: {error}");
-            for name in [KEY_FILE, CERTIFICATE_FILE] {
+            for name in ["pki/ca.key", "pki/ca.crt"] {
                 let _ = fs::remove_file(folder.path().join(name));
             }
             assert_ne!(start(folder.path()).unwrap(), before);

@@ -39,6 +39,7 @@ use kubewright_apiserver::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::outbound::Tunnel;
 use crate::pieces::too_fine;
 use crate::places::Place;
 use crate::response::unsent::{self, Sending, UnsentBuffer, UnsentPermit};
@@ -240,6 +241,9 @@ impl Front {
             let connected = connector.connect(connect, &asked.head, response);
             return connected.unwrap_or_else(|refusal| self.respond(*refusal));
         }
+        if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {
+            return response.map(|body| tunnel.connect(body, &self.stop));
+        }
         drop(asked);
         let client = || Offload {
             workers: self.workers.clone(),
@@ -314,7 +318,7 @@ impl Front {
         response.map(|body| match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
             Body::Long(pieces) => ResponseBody::Long(pieces),
-            Body::Watch(_) => ResponseBody::Full(None),
+            Body::Watch(_) | Body::Forwarded(_) => ResponseBody::Full(None),
         })
     }
 

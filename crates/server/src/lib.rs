@@ -15,6 +15,7 @@
 //! | the protocols of `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`: WebSockets, SPDY/3.1, and their channels | the tests there; `crates/cli/tests/it/processes/streams.rs` |
 //! | what is on disk | `durable`; raise `FORMAT` if an older version would misread it | the tests there: damage, failing disks, power cuts; `crates/cluster/tests/it/durable.rs` kills a loaded server |
 //! | how webhooks are reached | `outbound.rs` | the tests there |
+//! | how the servers behind APIServices are reached | `outbound/forward.rs` | `crates/cluster/tests/it/aggregated.rs` |
 //! | certificates and keys: made, given, shown | `certificates.rs`, `csr.rs`, `signatures.rs`, `pki.rs`, `keys.rs`, `signer.rs`, `webhook_certificates.rs` | the tests there |
 //! | the kubeconfig of a cluster | `kubeconfig.rs` | the tests there |
 //! | the files of the audit log | `audit.rs` | the tests there |
@@ -52,7 +53,7 @@ mod webhook_certificates;
 mod work;
 
 pub use audit::{AuditFile, AuditStdout, Rotation};
-pub use certificates::Authority;
+pub use certificates::{Authority, FRONT_PROXY_USER, Purpose};
 pub use durable::{
     DataDirError, FileJournal, Folder, Opened, Report, open as open_data_dir, panic_is_reported, repair,
 };
@@ -61,7 +62,7 @@ pub use error::{Error, Result};
 pub use front::{Annotate, Connector, Front, Peer};
 pub use keys::GivenKeys;
 pub use listen::{Listening, Threads, serve};
-pub use outbound::{Functions, HttpsOutbound};
+pub use outbound::{FrontProxy, Functions, HttpsOutbound};
 pub use pki::Pki;
 pub use places::Limits;
 pub use regular::require_regular;

@@ -1,4 +1,5 @@
-//! Calls of the API server to webhooks: over HTTPS, or to a function in this process.
+//! Calls of the API server to webhooks: over HTTPS, or to a function in this process; and requests that it passes on to
+//! other API servers (`forward`).
 //!
 //! A call is sent on where the answer says so, and sent again when the answer says when, as client-go does it, all
 //! within its time. Connections are kept for the next call (`idle`); `tls` decides which certificates to trust,
@@ -8,8 +9,9 @@
 //! Invariants: nothing is trusted but the `caBundle`, or without one the machine's authorities; an answer of more than
 //! 3 MiB is an error; connections end with the cluster.
 //!
-//! Not here: the content of a call (the API server's), client certificates, proxies.
+//! Not here: the content of a call (the API server's), proxies.
 
+mod forward;
 mod idle;
 mod redirect;
 mod resolve;
@@ -40,6 +42,9 @@ use crate::pieces::{Pieces, too_fine};
 use idle::{Idle, Key};
 use redirect::Step;
 use resolve::ServiceAddress;
+
+pub(crate) use forward::Tunnel;
+pub use tls::FrontProxy;
 
 /// The largest answer that is read, in bytes: as large as a request to the server may be.
 const MAX_ANSWER: usize = 3 << 20;
@@ -115,18 +120,28 @@ pub struct HttpsOutbound(Arc<Shared>);
 struct Shared {
     storage: Arc<dyn Storage>,
     functions: RwLock<Functions>,
+    /// For webhooks.
     trust: tls::Trust,
+    /// For API servers.
+    fronts: tls::Trust,
     idle: Idle<Sender>,
     stop: CancellationToken,
 }
 
 impl HttpsOutbound {
-    /// Services are looked up in `storage`; connections end with `stop`.
-    pub fn new(storage: Arc<dyn Storage>, functions: Functions, stop: CancellationToken) -> HttpsOutbound {
+    /// Services are looked up in `storage`; connections end with `stop`; to other API servers `front` proves that this is
+    /// the cluster's.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        functions: Functions,
+        front: Option<FrontProxy>,
+        stop: CancellationToken,
+    ) -> HttpsOutbound {
         HttpsOutbound(Arc::new(Shared {
             storage,
             functions: RwLock::new(functions),
             trust: tls::Trust::default(),
+            fronts: tls::Trust::of(front),
             idle: Idle::default(),
             stop,
         }))
@@ -377,7 +392,7 @@ impl Shared {
         if !authority.secure {
             return self.speak(stream).await;
         }
-        let config = self.trust.config(&call.ca_bundle).map_err(failed)?;
+        let config = self.trust.config(&call.ca_bundle, false).map_err(failed)?;
         let stream = tls::connect(config, &authority.host, stream).await.map_err(failed)?;
         self.speak(stream).await
     }
@@ -554,7 +569,7 @@ mod tests {
         functions.add("https://hooks.test/a/", |document: Value| async move {
             Ok(json!({ "got": document }))
         });
-        let outbound = HttpsOutbound::new(storage, functions, CancellationToken::new());
+        let outbound = HttpsOutbound::new(storage, functions, None, CancellationToken::new());
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let silent = format!("https://{}/x", silent.local_addr().expect("an address"));
         let service = |name: &str, port: u16| Destination::Service {
@@ -635,6 +650,7 @@ mod tests {
         let outbound = HttpsOutbound::new(
             Arc::new(MemoryStorage::new(16, 16)),
             Functions::default(),
+            None,
             CancellationToken::new(),
         );
         let mut answers = Vec::new();
@@ -693,7 +709,7 @@ mod tests {
         async fn check(heads: &'static [&'static str], code: u16, requests: &[&str]) {
             let (url, ca_bundle, seen) = scripted_webhook(heads).await;
             let storage = Arc::new(MemoryStorage::new(16, 16));
-            let outbound = HttpsOutbound::new(storage, Functions::default(), CancellationToken::new());
+            let outbound = HttpsOutbound::new(storage, Functions::default(), None, CancellationToken::new());
             let call = OutboundCall {
                 to: Destination::Url(url),
                 ca_bundle,

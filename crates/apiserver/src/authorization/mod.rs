@@ -346,6 +346,19 @@ pub enum Mode {
     Webhook(webhook::Webhook),
 }
 
+impl Mode {
+    /// Its name in `--authorization-mode`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Mode::AlwaysAllow => "AlwaysAllow",
+            Mode::AlwaysDeny => "AlwaysDeny",
+            Mode::Rbac => "RBAC",
+            Mode::Node => "Node",
+            Mode::Webhook(_) => "Webhook",
+        }
+    }
+}
+
 /// Answers every question alike: yes, or no.
 struct Always(bool);
 

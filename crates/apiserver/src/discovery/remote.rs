@@ -1,7 +1,7 @@
-//! The discovery entries of versions that other servers would serve: their names, and that nothing more is known.
+//! The discovery entries of versions that other servers serve: their names, and the resources that they have told.
 //!
-//! They come out of APIServices and stand where their priorities put them; the versions of this server keep their
-//! order.
+//! They come out of APIServices and stand where their priorities put them, in place of such a version of this server;
+//! the other versions of this server keep their order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Answer, DiscoveryPath, form_of, hash, respond};
 use crate::registry::Snapshot;
 use crate::registry::documents::discovery::Merged;
-pub(crate) use crate::registry::documents::discovery::Ranked;
+pub(crate) use crate::registry::documents::discovery::{Ranked, RemoteResources};
 
 /// Ranks of the listed groups and versions.
 struct Ranks<'a> {
@@ -98,11 +98,11 @@ pub(crate) fn respond_with_remote(
 
 /// The document at a path, with the versions of other servers. A group that is only there has one of its own.
 pub(crate) fn with_remote(place: &DiscoveryPath, answer: Option<Answer>, ranked: &[Ranked]) -> Option<Answer> {
-    if ranked.iter().all(|one| !one.is_remote) {
+    if ranked.iter().all(|one| one.remote.is_none()) {
         return answer;
     }
     let ranks = Ranks::of(ranked);
-    let remote = ranked.iter().filter(|one| one.is_remote);
+    let remote = ranked.iter().filter(|one| one.remote.is_some());
     match place {
         DiscoveryPath::Groups => {
             let mut answer = answer?;
@@ -154,21 +154,27 @@ fn add_to_groups(groups: &mut Vec<Value>, one: &Ranked, ranks: &Ranks<'_>, aggre
     add_version(&mut groups[place], one, ranks, aggregated);
 }
 
-/// Adds a version to a group, unless it is there: then it is served here after all.
+/// Adds a version to a group. One of this name that is there is not served.
 fn add_version(group: &mut Value, one: &Ranked, ranks: &Ranks<'_>, aggregated: bool) {
     fn name(version: &Value) -> &str {
         version.get("version").and_then(Value::as_str).unwrap_or("")
     }
     let new = match aggregated {
-        true => json!({"version": one.version, "freshness": "Stale"}),
+        true => {
+            let told = one.remote.clone().unwrap_or_default();
+            let mut entry = json!({"version": one.version});
+            if !told.list.is_null() {
+                entry["resources"] = (*told.list).clone();
+            }
+            entry["freshness"] = if told.is_current { "Current" } else { "Stale" }.into();
+            entry
+        }
         false => json!({"groupVersion": format!("{}/{}", one.group, one.version), "version": one.version}),
     };
     let Some(versions) = group.get_mut("versions").and_then(Value::as_array_mut) else {
         return;
     };
-    if versions.iter().any(|version| name(version) == one.version) {
-        return;
-    }
+    versions.retain(|version| name(version) != one.version);
     let place = ranks.place_of_version(&one.group, &one.version, versions.iter().map(name));
     versions.insert(place.unwrap_or(versions.len()), new);
     if !aggregated {
@@ -192,7 +198,7 @@ mod tests {
             version,
             of_group,
             of_version,
-            is_remote,
+            remote: is_remote.then(RemoteResources::default),
         }
     }
 

@@ -334,6 +334,11 @@ impl Snapshot {
         self.rows.get_or_init(all).clone()
     }
 
+    /// Whether this server stands in for another one in this group: `metrics.k8s.io`.
+    pub(crate) fn stands_in(&self, group: &str) -> bool {
+        self.beside.iter().any(|row| *row.group == *group)
+    }
+
     /// Whether `metrics.k8s.io` is served.
     pub(crate) fn has_metrics(&self) -> bool {
         !self.beside.is_empty()

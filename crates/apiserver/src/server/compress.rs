@@ -46,7 +46,7 @@ pub(super) fn is_wanted(headers: &HeaderMap, target: &Target, response: &Respons
     let length = match response.body() {
         Body::Full(bytes) => bytes.len(),
         Body::Long(long) => long.len(),
-        Body::Watch(_) => 0,
+        Body::Watch(_) | Body::Forwarded(_) => 0,
     };
     // Most answers are short, which is seen at once.
     length > THRESHOLD

@@ -8,6 +8,7 @@ use super::fork::{Derived, ForkPoint};
 use crate::audit::AuditLog;
 use crate::authentication::{Authenticator, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
+use crate::forward::Forwarder;
 use crate::meter::Meter;
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::Kinds;
@@ -27,7 +28,8 @@ pub struct Config {
     /// How many events may wait for one watcher before it is cut off. Default 4096.
     pub watch_buffer: usize,
     /// How many watches may be open at the same time, of which a user gets a share ([`crate::shares`]); more are
-    /// answered with 429. Default 20000.
+    /// answered with 429. No more requests, and 2000 at most, are under way to other API servers, which are shared in the
+    /// same way. Default 20000.
     pub max_watches: usize,
     /// How many requests are answered at the same time, as far as priority levels limit them
     /// (`--max-requests-inflight` and `--max-mutating-requests-inflight` together); zero: none is limited
@@ -143,6 +145,8 @@ pub struct Parts {
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// How webhooks are called.
     pub outbound: Arc<dyn Outbound>,
+    /// How the servers behind APIServices are reached; `None`: none of them is available.
+    pub forwarder: Option<Arc<dyn Forwarder>>,
     /// The key that tokens of service accounts are signed with.
     pub signer: Arc<dyn Signer>,
     /// The audit log, if one is kept.
@@ -161,6 +165,7 @@ impl Parts {
             storage: Arc::new(MemoryStorage::bounded(config.bounds(&kinds))),
             authorizer: None,
             outbound: Arc::new(NoOutbound),
+            forwarder: None,
             signer: Arc::new(NoSigner),
             audit: None,
             meter: None,

@@ -42,15 +42,18 @@ const LATE: u8 = 2;
 const EXPIRED: u8 = 3;
 
 impl Deadline {
-    /// The deadline of a request, where ordinary ones may take as long as `most`.
+    /// The deadline of a request, where ordinary ones may take as long as `most`, also writes of another server's.
     ///
     /// # Errors
     /// 400, when the client asks for a time that is none.
-    pub(super) fn of(query: &Query, target: &Target, most: Duration) -> Result<Deadline, Status> {
+    pub(super) fn of(query: &Query, target: &Target, is_remote: bool, most: Duration) -> Result<Deadline, Status> {
         let (long_running, writes) = match target {
             Target::Resource(path, verb) => {
                 let streams = path.subresource.as_deref().is_some_and(|name| STREAMS.contains(&name));
-                (*verb == Some(Verb::Watch) || streams, verb.is_some_and(Verb::writes))
+                (
+                    *verb == Some(Verb::Watch) || streams,
+                    verb.is_some_and(Verb::writes) && !is_remote,
+                )
             }
             Target::Page(_) => (false, false),
         };
@@ -160,7 +163,7 @@ mod tests {
             Path::Page(page) => Target::Page(page),
             Path::Verb => panic!("{uri} has a verb and no resource"),
         };
-        Deadline::of(&query, &target, MOST)
+        Deadline::of(&query, &target, false, MOST)
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::special::metrics::MetricsOf;
 use super::special::{self, Posted};
 use super::write::Part;
 use crate::env::BoxFuture;
+use crate::model::form::key;
 use crate::model::status::Status;
 use crate::model::{Connection, Document, Resource, ScalePaths, Subresource, Verbs};
 
@@ -175,6 +176,25 @@ impl Endpoint {
 }
 
 impl Call<'_> {
+    /// Namespace of the path; empty for cluster-scoped kinds.
+    pub(crate) fn namespace(&self) -> &str {
+        if self.resource.namespaced {
+            self.path.namespace.as_deref().unwrap_or("")
+        } else {
+            ""
+        }
+    }
+
+    /// Name in the path, or empty.
+    pub(crate) fn name(&self) -> &str {
+        self.path.name.as_deref().unwrap_or("")
+    }
+
+    /// The storage key of the object that the path names.
+    pub(crate) fn key(&self) -> String {
+        key(self.namespace(), self.name())
+    }
+
     /// A write needs a lot of room for its stages. It has a place of its own, so that no request moves that room about.
     pub(super) async fn run(&mut self, endpoint: Endpoint) -> Result<Reply, Status> {
         let answering: BoxFuture<'_, Result<Reply, Status>> = match endpoint {

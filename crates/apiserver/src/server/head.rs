@@ -21,6 +21,7 @@ use super::authorize::NotAdmitted;
 use super::deadline::Deadline;
 use super::monitoring::Counted;
 use super::route::{self, Page, Path, ResourcePath, Verb};
+use super::upkeep::api_services::Remote;
 use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
@@ -44,6 +45,8 @@ type Decided = Result<Admitted, Box<Response<Body>>>;
 pub struct Admitted {
     pub(super) query: Query,
     pub(super) target: Target,
+    /// The server that answers it, if that is another one.
+    pub(super) remote: Option<Arc<Remote>>,
     /// The user for whom the request is answered: the authenticated or the impersonated one.
     pub(super) user: UserInfo,
     /// Whose share it takes: the name of the authenticated user. A user who impersonates others gets no larger share by that.
@@ -111,10 +114,18 @@ fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
     if let Ok(id) = HeaderValue::from_str(entry.id()) {
         response.headers_mut().insert(AUDIT_ID, id);
     }
-    if let Body::Watch(watch) = response.body_mut() {
-        watch.attach_audit_entry(entry.clone());
-    }
-    entry.respond(response.status().as_u16(), matches!(response.body(), Body::Watch(_)));
+    let goes_on = match response.body_mut() {
+        Body::Watch(watch) => {
+            watch.attach_audit_entry(entry.clone());
+            true
+        }
+        Body::Forwarded(body) if body.is_stream() => {
+            body.attach_audit_entry(entry.clone());
+            true
+        }
+        _ => false,
+    };
+    entry.respond(response.status().as_u16(), goes_on);
 }
 
 /// Where a request leads.
@@ -214,9 +225,12 @@ impl Inner {
             (None, _) => None,
         };
         let entry = audit.as_deref();
+        let remote = target
+            .version()
+            .and_then(|(group, version)| self.remote(group, version));
         let mut flow = None;
         let admitted = async {
-            let deadline = Deadline::of(&query, &target, self.config.request_timeout)?;
+            let deadline = Deadline::of(&query, &target, remote.is_some(), self.config.request_timeout)?;
             let user = self.impersonated(user, &head.headers, &attributes, entry).await?;
             flow = self.flow_control.classify(self.storage.as_ref(), &user, &attributes);
             self.admit(&user, &attributes, entry).await?;
@@ -241,6 +255,7 @@ impl Inner {
             counted: self.counted(&target, &head.headers, &query, now),
             query,
             target,
+            remote,
             user,
             principal,
             audit,

@@ -346,7 +346,7 @@ mod tests {
                 let pieces: Vec<Bytes> = long.collect();
                 (pieces.concat(), pieces.len(), Some(length))
             }
-            Body::Watch(_) => panic!("a list is no watch"),
+            Body::Watch(_) | Body::Forwarded(_) => panic!("a list is whole"),
         }
     }
 

@@ -7,6 +7,7 @@
 //! in a request makes a verb panic; what costs too much is cancelled (`budget`) before it commits.
 
 mod admit;
+mod aggregate;
 mod apply;
 mod authorize;
 mod compress;
@@ -46,6 +47,7 @@ mod upkeep;
 pub(crate) mod watch;
 mod weight;
 mod write;
+mod zpages;
 
 #[cfg(test)]
 mod budget_tests;
@@ -94,8 +96,9 @@ use crate::audit::{AuditLog, Entry};
 use crate::authentication::{Authenticated, Authenticator, Identity};
 use crate::authorization::{self, Authorizer, Policy, impersonation::Impersonation};
 use crate::flow_control::FlowControl;
+use crate::forward::Forwarder;
 use crate::meter::Meter;
-use crate::model::{Resource, Verbs, form::key, status::Status};
+use crate::model::{Resource, Verbs, status::Status};
 use crate::outbound::Outbound;
 use crate::registry::{Kinds, Registry, Snapshot};
 use crate::shares::Ledger;
@@ -121,6 +124,8 @@ pub struct ApiServer {
 
 pub(crate) struct Inner {
     pub(crate) env: Arc<dyn Env>,
+    /// When it was made.
+    started: jiff::Timestamp,
     pub(crate) config: Config,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) registry: Registry,
@@ -148,6 +153,10 @@ pub(crate) struct Inner {
     endings: upkeep::endings::WorkerState,
     identity: upkeep::bootstrap::Identity,
     remote_services: Followed<upkeep::api_services::RemoteServices>,
+    forwarder: Option<Arc<dyn Forwarder>>,
+    /// Requests under way to other servers.
+    forwarded: Arc<Ledger>,
+    probes: aggregate::probes::Probes,
     slices: upkeep::slices::Slices,
     flow_schemas: Followed<upkeep::FlowSchemas>,
     budgets: Followed<special::eviction::budgets::Budgets>,
@@ -199,6 +208,7 @@ impl ApiServer {
             storage,
             authorizer,
             outbound,
+            forwarder,
             signer,
             audit,
             meter,
@@ -221,10 +231,12 @@ impl ApiServer {
         let search_start = AtomicU64::new(seed);
         let flow_control = FlowControl::new(config.max_requests, seed);
         let watches = Ledger::new(config.max_watches);
+        let forwarded = Ledger::new(config.max_watches.min(aggregate::UNDER_WAY));
         let inner = Inner {
             authorizer,
             policy,
             impersonation: Impersonation::default(),
+            started: env.now(),
             env,
             config,
             authenticator,
@@ -247,6 +259,9 @@ impl ApiServer {
             compaction: upkeep::compaction::Compaction::default(),
             endings: upkeep::endings::WorkerState::default(),
             remote_services: upkeep::api_services::remote_services(),
+            forwarder,
+            forwarded,
+            probes: aggregate::probes::Probes::default(),
             identity: upkeep::bootstrap::Identity::default(),
             slices: upkeep::slices::Slices::default(),
             flow_schemas: upkeep::flow_schemas(),
@@ -435,6 +450,9 @@ impl Inner {
         if body.len() > MAX_BODY {
             return self.fail(&Status::body_too_large(MAX_BODY));
         }
+        if let Some(remote) = &admitted.remote {
+            return self.forward(remote, admitted, head, body).await;
+        }
         let query = &admitted.query;
         match &admitted.target {
             Target::Resource(path, verb) => self.answer_resource(head, admitted, path, *verb, body).await,
@@ -465,9 +483,6 @@ impl Inner {
         let kinds = self.registry.snapshot();
         let resource = match find(&kinds, path) {
             Ok(resource) => resource,
-            Err(_) if self.is_remote(&path.group, &path.version) => {
-                return self.text(503, "service unavailable\n", query);
-            }
             Err(Missing::Group) => return self.not_found_text(query),
             Err(Missing::Resource) => return refuse(&Status::no_such_path()),
         };
@@ -569,25 +584,4 @@ fn noted<'s>(audit: Option<&Entry>, status: &'s Status) -> &'s Status {
         entry.answered(&status.to_value());
     }
     status
-}
-
-impl Call<'_> {
-    /// Namespace of the path; empty for cluster-scoped kinds.
-    pub(crate) fn namespace(&self) -> &str {
-        if self.resource.namespaced {
-            self.path.namespace.as_deref().unwrap_or("")
-        } else {
-            ""
-        }
-    }
-
-    /// Name in the path, or empty.
-    pub(crate) fn name(&self) -> &str {
-        self.path.name.as_deref().unwrap_or("")
-    }
-
-    /// The storage key of the object that the path names.
-    pub(crate) fn key(&self) -> String {
-        key(self.namespace(), self.name())
-    }
 }

@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use kubewright_schema::protobuf;
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
 use super::Inner;
 use super::compress;
 use super::health;
@@ -15,6 +17,7 @@ use super::route::Page;
 use super::upkeep::api_services;
 use crate::discovery::DiscoveryPath;
 use crate::model::status::Status;
+use crate::registry::Snapshot;
 use crate::wire::negotiate::{self, Format, Output};
 use crate::wire::query::{Query, decode};
 use crate::{Body, discovery, openapi};
@@ -47,7 +50,7 @@ impl Inner {
         self.text(404, "404 page not found\n", query)
     }
 
-    /// The answer of paths of another server, to which this one does not proxy.
+    /// The answer of paths of another server that is not available.
     pub(super) fn unavailable_text(&self, query: &Query) -> Response<Body> {
         self.text(503, "service unavailable\n", query)
     }
@@ -70,6 +73,8 @@ impl Inner {
             | Page::OpenApiV2
             | Page::OpenApiV3(_)
             | Page::Metrics
+            | Page::Statusz
+            | Page::Flagz
             | Page::NotServed => true,
             // Groups answer to any method, like everything that is not routed by version.
             Page::Discovery(DiscoveryPath::Groups | DiscoveryPath::Group(_)) => true,
@@ -99,7 +104,9 @@ impl Inner {
                 let text = Content::Text(monitoring::MEDIA_TYPE, Bytes::from(self.metrics()));
                 self.respond(query, Reply::new(200, text))
             }
-            Page::Index => self.respond(query, indented(&[("paths", self.index())])),
+            Page::Statusz => self.statusz(headers, query),
+            Page::Flagz => self.flagz(headers, query),
+            Page::Index => self.respond(query, indented(&[("paths", json!(self.paths()))])),
             Page::NotServed => self.fail(&Status::not_implemented(format!(
                 "{} is not served: this server tells of itself in its log, not over the API",
                 decode(uri.path(), false)
@@ -141,17 +148,20 @@ impl Inner {
         .respond(reply)
     }
 
-    fn index(&self) -> Value {
+    /// The paths that there are, in their order.
+    pub(super) fn paths(&self) -> Vec<String> {
         let mut paths: Vec<String> = [
             "/.well-known/openid-configuration",
             "/api",
             "/apis",
             "/apis/",
+            "/flagz",
             "/metrics",
             "/openapi/v2",
             "/openapi/v3",
             "/openapi/v3/",
             "/openid/v1/jwks",
+            "/statusz",
             "/version",
         ]
         .map(str::to_owned)
@@ -171,7 +181,7 @@ impl Inner {
             }
         }
         paths.sort();
-        json!(paths)
+        paths
     }
 
     fn version(&self) -> [(&'static str, Value); 13] {
@@ -198,14 +208,12 @@ impl Inner {
         let snapshot = self.registry.snapshot();
         let accept = negotiate::accept(headers);
         // The state is read before what it is the state of.
-        let state = self.storage.changes(api_services::STORE);
+        let state = self
+            .storage
+            .changes(api_services::STORE)
+            .saturating_add(self.probes.state());
         let ranked = || self.ranked();
         let Some(answer) = discovery::remote::respond_with_remote(place, &accept, &snapshot, state, ranked) else {
-            if let DiscoveryPath::Version(group, version) = place
-                && self.is_remote(group, version)
-            {
-                return self.unavailable_text(query);
-            }
             // An unknown group is no path at all; an unknown version of a known one is a missing resource.
             let known = match place {
                 DiscoveryPath::CoreVersion(_) => true,
@@ -294,10 +302,28 @@ impl Inner {
         response
     }
 
+    /// The index of version 3, with the documents of other servers.
+    fn openapi_index(&self, snapshot: &Snapshot) -> Arc<openapi::Document> {
+        let remotes = self.remotes().into_iter();
+        let remotes = remotes.filter_map(|(_, listed)| self.remote(&listed.group, &listed.version));
+        let remotes: Vec<(String, Option<String>)> = remotes
+            .map(|remote| {
+                (
+                    format!("apis/{}/{}", remote.group, remote.version),
+                    self.probes.openapi_of(&remote),
+                )
+            })
+            .collect();
+        match remotes.is_empty() {
+            true => openapi::index(snapshot),
+            false => openapi::index_with(snapshot, &remotes),
+        }
+    }
+
     fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Response<Body> {
         let snapshot = self.registry.snapshot();
         let document = if path.is_empty() {
-            Some(openapi::index(&snapshot))
+            Some(self.openapi_index(&snapshot))
         } else {
             openapi::document(&snapshot, path)
         };

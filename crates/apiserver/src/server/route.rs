@@ -41,6 +41,10 @@ pub(crate) enum Page {
     KeySet,
     /// The numbers of Prometheus.
     Metrics,
+    /// Since when the server runs, and what it is.
+    Statusz,
+    /// Its settings.
+    Flagz,
     /// A path of kube-apiserver about itself that this server does not serve.
     NotServed,
     /// Nothing.
@@ -48,7 +52,7 @@ pub(crate) enum Page {
 }
 
 /// Paths of kube-apiserver about itself that this server does not serve.
-const NOT_SERVED: [&str; 6] = ["metrics", "debug", "statusz", "flagz", "configz", "swaggerapi"];
+const NOT_SERVED: [&str; 3] = ["metrics", "debug", "swaggerapi"];
 
 /// The parts of a resource path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +121,8 @@ fn page(path: &str) -> Page {
         ["openapi", "v2"] if is_exact => Page::OpenApiV2,
         [] | ["index.html"] => Page::Index,
         ["metrics"] if is_exact => Page::Metrics,
+        ["statusz"] if is_exact => Page::Statusz,
+        ["flagz"] if is_exact => Page::Flagz,
         [name, ..] if NOT_SERVED.contains(name) => Page::NotServed,
         [".well-known", "openid-configuration"] => Page::OpenIdConfiguration,
         ["openid", "v1", "jwks"] => Page::KeySet,

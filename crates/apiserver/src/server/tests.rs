@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{ApiServer, Config, MAX_BODY, Parts};
 use crate::model::testing::{FakeEnv, Shared};
-use crate::{UserInfo, WatchBody};
+use crate::{Body, UserInfo, WatchBody};
 
 /// A server with a clock that stands still and counted entropy.
 pub(super) struct World {
@@ -83,7 +83,8 @@ impl World {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 (decode::stored(&bytes).unwrap_or(Value::String(text)), None)
             }
-            Err(watch) => (Value::Null, Some(watch)),
+            Err(Body::Watch(watch)) => (Value::Null, Some(watch)),
+            Err(body) => panic!("nothing else is still to come: {body:?}"),
         };
         Answer {
             code: parts.status.as_u16(),

@@ -17,7 +17,7 @@ use crate::audit::{AuditLog, Policy};
 use crate::env::BoxFuture;
 use crate::model::testing::{FakeEnv, Shared};
 use crate::outbound::{Outbound, OutboundAnswer, OutboundCall, OutboundError};
-use crate::{UserInfo, WatchBody};
+use crate::{Body, UserInfo, WatchBody};
 
 /// Webhooks that answer by the path of their URL, and remember the requests.
 #[derive(Clone, Default)]
@@ -160,7 +160,8 @@ impl World {
                 let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
                 (parts.status.as_u16(), body, warnings, None)
             }
-            Err(watch) => (parts.status.as_u16(), Value::Null, warnings, Some(watch)),
+            Err(Body::Watch(watch)) => (parts.status.as_u16(), Value::Null, warnings, Some(watch)),
+            Err(body) => panic!("nothing else is still to come: {body:?}"),
         }
     }
 

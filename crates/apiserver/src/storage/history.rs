@@ -98,6 +98,12 @@ impl History {
         self.changes.insert(change.revision, Arc::new(kept));
     }
 
+    /// The state of an object after the change of this revision, if that is here.
+    pub(super) fn latest_of(&self, key: &str, revision: u64) -> Option<Arc<Entry>> {
+        let kept = self.changes.get(&revision)?;
+        (*kept.key == *key).then(|| kept.after.clone())
+    }
+
     /// Forgets the oldest change.
     pub(super) fn compact(&mut self) {
         let oldest = self.changes.first().map(|(revision, _)| *revision);

@@ -55,10 +55,40 @@ pub trait Journal: Send + Sync + 'static {
 /// The contents of a storage after a restart.
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// The latest revision. Older ones are compacted: a watch from before it answers 410.
+    /// The latest revision.
     pub revision: u64,
     /// Store, key and object.
     pub objects: Vec<(Arc<str>, Arc<str>, StoredObject)>,
+    /// The latest changes, in their order: each that led from the revision `floor` to `revision`. Empty when none is
+    /// known.
+    pub past: Vec<PastChange>,
+    /// Revisions before it are compacted: a watch from there answers 410. The latest one when `past` is empty.
+    pub floor: u64,
+}
+
+impl Restored {
+    /// The oldest revision that is known.
+    pub(super) fn oldest(&self) -> u64 {
+        match self.past.is_empty() {
+            true => self.revision,
+            false => self.floor,
+        }
+    }
+}
+
+/// A change that was made before a restart.
+#[derive(Debug)]
+pub struct PastChange {
+    /// The store, such as `deployments.apps`.
+    pub store: Arc<str>,
+    /// The key of the object.
+    pub key: Arc<str>,
+    /// The object before; none when it was new.
+    pub before: Option<Arc<StoredObject>>,
+    /// The object after. For a delete the last state, with the revision of the delete.
+    pub after: Arc<StoredObject>,
+    /// Whether it was deleted.
+    pub deleted: bool,
 }
 
 /// How far a journal has come, and the waiters for it.

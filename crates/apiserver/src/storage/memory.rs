@@ -116,7 +116,7 @@ impl MemoryStorage {
     fn build(bounds: Bounds, restored: Restored, journal: Option<Arc<dyn Journal>>) -> MemoryStorage {
         // A client that asks for "0" wants any revision, so none of ours may be that.
         let revision = restored.revision.max(1);
-        let floor = if journal.is_some() { revision } else { 0 };
+        let floor = journal.as_ref().map_or(0, |_| restored.oldest().clamp(1, revision));
         let mut state = State {
             revision,
             given: revision,
@@ -136,6 +136,8 @@ impl MemoryStorage {
             buffer: bounds.buffer.max(1),
             ..bounds
         };
+        let past = restored.past.into_iter();
+        past.for_each(|change| state.recall(change, &bounds));
         let shared = Arc::new(Shared::new(state, bounds, journal));
         if let Some(journal) = &shared.journal {
             // The journal must not keep the storage alive that keeps it alive.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use crate::model::status::Status;
 
@@ -49,6 +49,17 @@ impl Query {
     /// All values.
     pub(crate) fn all(&self, name: &str) -> &[String] {
         self.parameters.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The query as it was read, written anew (`url.Values.Encode`).
+    pub(crate) fn encoded(&self, escaped: &'static percent_encoding::AsciiSet) -> String {
+        let escape = |text: &str| utf8_percent_encode(text, escaped).to_string();
+        let pairs = self
+            .parameters
+            .iter()
+            .flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+        let pairs = pairs.map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+        pairs.collect::<Vec<_>>().join("&")
     }
 
     /// A boolean as apimachinery reads it: absent, `false` and `0` are false, everything else is true.

@@ -209,6 +209,6 @@ fn shown(body: &Body) -> String {
     match body {
         Body::Full(body) => String::from_utf8_lossy(body).into_owned(),
         Body::Long(_) => "a long list".to_owned(),
-        Body::Watch(_) => "a watch".to_owned(),
+        Body::Watch(_) | Body::Forwarded(_) => "a stream".to_owned(),
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use kubewright_apiserver::Minor;
 use kubewright_apiserver::authentication::{Bound, ServiceAccountTokens, Signer};
 use kubewright_controllers::{CertificateSource, RootCa, TokenSource};
-use kubewright_server::{Authority, Error, Folder, GivenKeys, Opened, open_data_dir};
+use kubewright_server::{Authority, Error, Folder, GivenKeys, Opened, Purpose, open_data_dir};
 
 use crate::error::Result;
 
 /// Made when first asked for, by a listener or by the controller that publishes it, and then kept.
 pub(super) struct LazyAuthority {
+    purpose: Purpose,
     made: std::sync::Mutex<Option<Arc<Authority>>>,
     /// Where it is kept beyond this process.
     folder: Option<Arc<Folder>>,
@@ -27,21 +28,22 @@ pub(super) async fn opened(path: PathBuf, synced: bool, minor: Minor) -> Result<
 
 impl LazyAuthority {
     /// None yet; it will be kept in this folder, or only as long as the process.
-    pub(super) fn kept_in(folder: Option<Arc<Folder>>) -> LazyAuthority {
+    pub(super) fn kept_in(purpose: Purpose, folder: Option<Arc<Folder>>) -> LazyAuthority {
         LazyAuthority {
+            purpose,
             made: std::sync::Mutex::default(),
             folder,
         }
     }
 
-    pub(super) fn get(&self) -> Result<Arc<Authority>> {
+    pub(super) fn get(&self) -> Result<Arc<Authority>, Error> {
         let mut authority = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(authority) = &*authority {
             return Ok(authority.clone());
         }
         let made = match &self.folder {
-            None => Authority::new()?,
-            Some(folder) => Authority::kept(folder)?,
+            None => Authority::with(self.purpose)?,
+            Some(folder) => Authority::kept(self.purpose, folder)?,
         };
         Ok(authority.insert(Arc::new(made)).clone())
     }

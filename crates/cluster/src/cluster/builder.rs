@@ -17,7 +17,9 @@ use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Minor, Parts, ServiceRange, UserInfo};
 use kubewright_nodes::{Nodes, ProcessRuntime, Processes, Stages};
-use kubewright_server::{Front, Functions, HttpsOutbound, Limits, Pki, RealEnv, ServiceAccountKey, Threads, Workers};
+use kubewright_server::{
+    Front, FrontProxy, Functions, HttpsOutbound, Limits, Pki, Purpose, RealEnv, ServiceAccountKey, Threads, Workers,
+};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -336,9 +338,14 @@ impl ClusterBuilder {
             Some(path) => Some(opened(path, !self.unsynced, self.config.minor).await?),
             None => None,
         };
+        let folder = || data.as_ref().map(|data| data.folder.clone());
         let authority = match &self.fork {
             Some(point) => point.authority.clone(),
-            None => Arc::new(LazyAuthority::kept_in(data.as_ref().map(|data| data.folder.clone()))),
+            None => Arc::new(LazyAuthority::kept_in(Purpose::Cluster, folder())),
+        };
+        let front_proxy = match &self.fork {
+            Some(point) => point.front_proxy.clone(),
+            None => Arc::new(LazyAuthority::kept_in(Purpose::FrontProxy, folder())),
         };
         let key: Arc<dyn Signer> = match (&self.fork, self.pki.as_ref().and_then(Pki::signer), &data) {
             (Some(point), _, _) => point.key.clone(),
@@ -388,8 +395,12 @@ impl ClusterBuilder {
         if let Some(point) = &self.fork {
             parts = parts.of_fork(&point.api);
         }
-        let outbound = Arc::new(HttpsOutbound::new(parts.storage.clone(), self.functions, stop.clone()));
+        let shown = front_proxy.clone();
+        let shown: FrontProxy = Arc::new(move || shown.get());
+        let outbound = HttpsOutbound::new(parts.storage.clone(), self.functions, Some(shown), stop.clone());
+        let outbound = Arc::new(outbound);
         parts.outbound = outbound.clone();
+        parts.forwarder = Some(outbound.clone());
         let api = ApiServer::with(parts);
         // The first objects of a cluster are safe before a client sees them.
         api.settled().await.map_err(Error::NotKept)?;
@@ -397,6 +408,13 @@ impl ClusterBuilder {
         let expiring = tokio::spawn(async move { attended.expire_events().await });
         let attended = api.clone();
         let ending = tokio::spawn(async move { attended.end_definitions().await });
+        let (attended, stopped) = (api.clone(), stop.clone());
+        let probing = tokio::spawn(async move {
+            tokio::select! {
+                () = attended.probe_api_services() => {}
+                () = stopped.cancelled() => {}
+            }
+        });
         let workers = if self.still {
             Workers::none()
         } else {
@@ -425,6 +443,7 @@ impl ClusterBuilder {
             threads,
             processes,
             authority,
+            front_proxy,
             key,
             pki: self.pki,
             advertised: self.advertised,
@@ -433,7 +452,7 @@ impl ClusterBuilder {
             journal,
             controllers: Mutex::new(controllers),
             controllers_stop,
-            tasks: Mutex::new(vec![expiring, ending]),
+            tasks: Mutex::new(vec![expiring, ending, probing]),
         };
         Ok(Cluster { inner: Arc::new(inner) })
     }

@@ -16,6 +16,7 @@ use super::authority::LazyAuthority;
 pub struct ForkPoint {
     pub(super) api: kubewright_apiserver::ForkPoint,
     pub(super) authority: Arc<LazyAuthority>,
+    pub(super) front_proxy: Arc<LazyAuthority>,
     pub(super) key: Arc<dyn Signer>,
 }
 
@@ -45,6 +46,7 @@ impl Cluster {
         Some(ForkPoint {
             api: self.inner.front.api.fork_point()?,
             authority: self.inner.authority.clone(),
+            front_proxy: self.inner.front_proxy.clone(),
             key: self.inner.key.clone(),
         })
     }

@@ -254,6 +254,38 @@ async fn watch(api: Api<ConfigMap>, from: u64) -> Vec<(String, Option<u64>, u64)
     seen
 }
 
+/// The events from a revision before a restart up to now, which are those that another watch has `seen` from there, and
+/// then those that it missed.
+async fn resumed(api: &Api<ConfigMap>, from: u64, seen: &[(String, Option<u64>, u64)], round: usize) {
+    const LAST: &str = "last";
+    api.create(&PostParams::default(), &map(LAST, 0)).await.unwrap();
+    let mut stream = Box::pin(api.watch(&WatchParams::default(), &from.to_string()).await.unwrap());
+    let mut events = Vec::new();
+    loop {
+        match soon("an event", stream.next()).await.expect("the watch goes on") {
+            Ok(WatchEvent::Added(map)) if map.name_any() == LAST => break,
+            Ok(WatchEvent::Added(map) | WatchEvent::Modified(map)) => {
+                events.push((map.name_any(), Some(content(&map)), revision(&map)));
+            }
+            Ok(WatchEvent::Deleted(map)) => events.push((map.name_any(), None, revision(&map))),
+            Ok(WatchEvent::Bookmark(_)) => {}
+            other => panic!("round {round}: no watch from {from}, before the restart: {other:?}"),
+        }
+    }
+    assert!(
+        events.is_sorted_by(|one, next| one.2 < next.2),
+        "round {round}: {events:?}"
+    );
+    assert!(events.starts_with(seen), "round {round}: {seen:?}, then {events:?}");
+    api.delete(LAST, &DeleteParams::default()).await.unwrap();
+    let latest: BTreeMap<String, Option<u64>> = events.into_iter().map(|(name, content, _)| (name, content)).collect();
+    let list = api.list(&ListParams::default()).await.unwrap();
+    let present: BTreeMap<String, u64> = list.items.iter().map(|map| (map.name_any(), content(map))).collect();
+    for (name, content) in latest {
+        assert_eq!(present.get(&name).copied(), content, "round {round}: {name}");
+    }
+}
+
 /// Compares the stored objects with the reported ones, and takes over the stored ones.
 async fn compare(
     api: &Api<ConfigMap>,
@@ -384,7 +416,10 @@ async fn what_was_told_is_true_after_every_kill() {
         let server = Server::start(&data);
         slowest = slowest.max(server.started);
         let client = server.client(&data).await;
-        highest = compare(&Api::namespaced(client, "default"), &model, seen, highest, round).await;
+        let api: Api<ConfigMap> = Api::namespaced(client, "default");
+        let before = highest;
+        highest = compare(&api, &model, seen.clone(), highest, round).await;
+        resumed(&api, before, &seen, round).await;
         // Another kill, of a server that has just begun.
     }
     eprintln!(

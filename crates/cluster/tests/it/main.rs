@@ -3,6 +3,7 @@
 //! One program for all of them, because each integration test program links a server. What belongs to a whole process
 //! (its memory, its death) is tested in a process of its own: this program again, for one test. `common` is shared.
 
+mod aggregated;
 mod alone;
 mod as_upstream;
 mod bad_input;

@@ -19,6 +19,13 @@ pub fn set(status: &mut Map<String, Value>, mut condition: Value) {
     *known = condition;
 }
 
+/// Whether an object has this condition with the status `True`.
+pub fn is_true(object: &Value, kind: &str) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|one| one.get("type") == Some(&json!(kind)) && one.get("status") == Some(&json!("True")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

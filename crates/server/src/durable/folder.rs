@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::OBJECTS_FILE;
 use super::error::DataDirError;
+use super::history;
 use super::identity;
 
 /// The newest version of everything in the folder. Raise it when an older kubewright would misread the files.
@@ -161,7 +162,9 @@ fn check_content(path: &Path) -> Result<(), DataDirError> {
     if path.join(MARK).exists() || path.join(OBJECTS_FILE).exists() {
         return Ok(());
     }
-    let ours = |name: &str| name == LOCK || name == "pki" || name == "kubeconfig" || name.ends_with(".new");
+    let ours = |name: &str| {
+        [LOCK, "pki", "kubeconfig"].contains(&name) || history::NAMES.contains(&name) || name.ends_with(".new")
+    };
     for entry in fs::read_dir(path).map_err(DataDirError::io("read", path))? {
         let name = entry.map_err(DataDirError::io("read", path))?.file_name();
         let name = name.to_string_lossy();

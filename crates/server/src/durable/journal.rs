@@ -9,7 +9,8 @@
 //! on the disk after all, it is undone there first, because every client was told that it failed. A file that was moved
 //! away or removed counts as a disk that fails. It stays open, so writes go on when it is put back.
 //!
-//! Not here: the format of the file (the database), the contents of a record (see [`super::record`]).
+//! Not here: the format of the file (the database), the contents of a record (see [`super::record`]), the changes of late
+//! (see [`super::history`]).
 
 use std::fs::File;
 use std::io;
@@ -21,6 +22,7 @@ use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record}
 use redb::{Database, DatabaseError, ReadableDatabase as _};
 
 use super::contain::contain;
+use super::history::History;
 use super::load::{META, OBJECTS, REVISION, key_of, words};
 use super::record;
 
@@ -120,6 +122,7 @@ impl FileJournal {
         reopen: Reopen,
         in_place: InPlace,
         durable: u64,
+        history: Option<History>,
         lock: Option<File>,
     ) -> io::Result<FileJournal> {
         let inbox = Arc::new(Inbox::default());
@@ -129,6 +132,7 @@ impl FileJournal {
             reopen,
             in_place,
             durable,
+            history,
         };
         let thread = std::thread::Builder::new()
             .name("kubewright-journal".to_owned())
@@ -168,6 +172,8 @@ struct Writer {
     reopen: Reopen,
     in_place: InPlace,
     durable: u64,
+    /// The changes of late, for watches after a restart.
+    history: Option<History>,
 }
 
 impl Writer {
@@ -200,6 +206,9 @@ impl Writer {
         // Checked before the write and after it: a file that was moved away gets no further changes, and a change that
         // it got while it was moved is not acknowledged.
         (self.in_place)()?;
+        if let Some(history) = &mut self.history {
+            history.add(group);
+        }
         // The storage must learn of the end of its journal, even after a panic.
         let written = contain(|| write_group(database, group)).unwrap_or_else(panicked);
         if written.is_err() {
@@ -215,6 +224,10 @@ impl Writer {
             error = why,
             "changes cannot be written to the disk: writes are refused until they can"
         );
+        // It holds changes that are taken back.
+        if let Some(mut history) = self.history.take() {
+            history.forget();
+        }
         self.inbox.tell(Outcome::Failed(why));
         // From here on the storage sends nothing, and has taken back its earlier records.
         self.inbox.waiting().records.clear();

@@ -4,6 +4,7 @@
 //! DIR/kubewright.json   what this folder is, and the version of its format
 //! DIR/lock              held by the process that uses the folder
 //! DIR/objects.redb      every object, each with a checksum, and the latest revision
+//! DIR/history.*         the latest changes, for watches that go on after a restart
 //! DIR/pki/              the certificate authority and other keys, so that kubeconfigs and tokens stay valid
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! whole file and verifies every page and every record: a damaged one is an error that names the damage and the objects
 //! that can be saved, never a start with missing objects.
 //!
-//! `folder` is the folder, `identity` tells whether a file is still in it, `journal` writes, `load` reads, `record` is the
+//! `folder` is the folder, `history` keeps the changes of late, `identity` tells whether a file is still in it, `journal` writes, `load` reads, `record` is the
 //! form of an object on the disk, `salvage` saves objects of a damaged file, `contain` catches panics of the database.
 //!
 //! Invariants: nothing is acknowledged that is not on the disk, in the file that the next start will open; a file
@@ -23,6 +24,7 @@
 mod contain;
 mod error;
 mod folder;
+mod history;
 mod identity;
 mod journal;
 mod load;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 use kubewright_apiserver::Minor;
 use kubewright_apiserver::storage::journal::Restored;
 
+use self::history::History;
 use self::identity::FileIdentity;
 pub use contain::panic_is_reported;
 pub use error::DataDirError;
@@ -80,15 +83,23 @@ pub fn open(path: &Path, synced: bool, minor: Minor) -> Result<Opened, DataDirEr
         load::create(&folder, &file)?;
     }
     folder.mark(Some(minor))?;
-    let (database, restored) = load::open(&file, synced)?;
+    let (database, mut restored) = load::open(&file, synced)?;
+    let history = History::open(&folder, &mut restored);
     let reopen = {
         let file = file.clone();
         Box::new(move || load::database(&file, synced))
     };
     let identity = FileIdentity::of(&file).map_err(DataDirError::io("find", &file))?;
     let in_place = Box::new(move || identity.check());
-    let journal = FileJournal::start(database, reopen, in_place, restored.revision, folder.take_lock())
-        .map_err(DataDirError::io("start a thread that writes", &file))?;
+    let journal = FileJournal::start(
+        database,
+        reopen,
+        in_place,
+        restored.revision,
+        Some(history),
+        folder.take_lock(),
+    )
+    .map_err(DataDirError::io("start a thread that writes", &file))?;
     Ok(Opened {
         folder: Arc::new(folder),
         journal: Arc::new(journal),

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use kubewright_apiserver::storage::journal::{Journal, Listener, Outcome, Record, Restored};
 use kubewright_apiserver::storage::{
-    Bounds, ChangeStream, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError, StoredObject,
-    conformance,
+    Bounds, ChangeStream, Delivery, Entry, ListRequest, Listed, MemoryStorage, SizeLimit, Storage, StorageError,
+    StoredObject, conformance,
 };
 use serde_json::{Value, json};
 
@@ -240,6 +240,36 @@ fn everything_is_there_after_a_restart() {
             }
         }
     }
+    // So is what led there: a watch from the beginning goes on over all starts.
+    let storage = Waiting::open(&path);
+    let mut changes = storage.watch("s", "", 1).expect("it is kept");
+    let (mut present, mut last) = (std::collections::BTreeMap::new(), 1);
+    let mut context = Context::from_waker(Waker::noop());
+    while let Poll::Ready(Delivery::Change(change)) = changes.poll_next(&mut context) {
+        assert_eq!(change.revision, last + 1);
+        last = change.revision;
+        let known = present.get(&change.key).copied();
+        assert_eq!(change.before.as_ref().map(|before| before.revision()), known);
+        match change.deleted {
+            true => present.remove(&change.key),
+            false => present.insert(change.key.clone(), change.revision),
+        };
+    }
+    let present: Vec<(String, u64)> = present
+        .into_iter()
+        .map(|(key, revision)| (key.to_string(), revision))
+        .collect();
+    let expected: Vec<(String, u64)> = before
+        .iter()
+        .map(|(key, revision, _)| (key.clone(), *revision))
+        .collect();
+    assert_eq!((present, last), (expected, revision));
+    storage.journal.close();
+    drop((changes, storage));
+    // Without the files of changes it begins where the objects are.
+    for name in super::history::NAMES {
+        let _ = std::fs::remove_file(path.join(name));
+    }
     let storage = Waiting::open(&path);
     let old = storage.watch("s", "", revision - 1).map(drop);
     let oldest = revision;
@@ -264,7 +294,8 @@ fn secrets_are_made_once_and_their_owners() {
             .keep("pki/sa.key", || Ok::<_, DataDirError>(format!("secret {round}")))
             .expect("the folder can be written");
         assert_eq!(*first.get_or_insert(secret.clone()), secret);
-        let authority = crate::certificates::Authority::kept(&opened.folder).expect("an authority");
+        let authority = crate::certificates::Authority::kept(crate::certificates::Purpose::Cluster, &opened.folder)
+            .expect("an authority");
         assert_eq!(
             std::fs::read_to_string(folder.path().join("pki/ca.crt")).expect("it is kept"),
             authority.pem()

@@ -24,6 +24,7 @@ use bytes::{Bytes, BytesMut};
 use futures::Stream as _;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
+use kubewright_apiserver::forward::{Cut, ForwardedBody};
 use kubewright_apiserver::shares::NoShare;
 use kubewright_apiserver::{Body, LongBody, WatchBody};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -44,6 +45,8 @@ pub enum ResponseBody {
     Watch(Box<Watch>),
     /// One of these, to a client that may take its time with it.
     Sending(Box<Sending>),
+    /// The answer of another API server, as it comes.
+    Forwarded(Box<Forwarded>),
     /// Pieces as they come, until there are no more: a log.
     Flow(mpsc::Receiver<Bytes>),
     /// No body: behind this answer the connection speaks another protocol. Only HTTP/1.1 has that.
@@ -63,8 +66,31 @@ type Behind = Box<dyn FnOnce(Box<dyn Duplex>, Bytes) -> BoxFuture<'static, ()> +
 
 /// A body that was announced and cannot be sent as announced.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server panicked while it made the answer")]
-pub struct Panicked;
+pub enum BrokenBody {
+    /// Its maker panicked.
+    #[error("the API server panicked while it made the answer")]
+    Panicked,
+    /// The server behind this one did not send all of it.
+    #[error(transparent)]
+    Cut(#[from] Cut),
+}
+
+/// The answer of another API server, until the cluster stops.
+pub struct Forwarded {
+    pieces: ForwardedBody,
+    stopped: BoxFuture<'static, ()>,
+}
+
+impl Forwarded {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenBody>>> {
+        let polled = Pin::new(&mut self.pieces).poll_next(cx).map_err(BrokenBody::from);
+        match (polled, self.stopped.as_mut().poll(cx)) {
+            // Nobody can tell whether this was all.
+            (Poll::Pending, Poll::Ready(())) => Poll::Ready(Some(Err(Cut.into()))),
+            (polled, _) => polled,
+        }
+    }
+}
 
 pub struct Watch<L = WatchBody> {
     /// None while a line is made elsewhere.
@@ -123,6 +149,11 @@ impl ResponseBody {
                 let stop = stop.clone();
                 let stopped = async move { stop.cancelled().await };
                 ResponseBody::Watch(Box::new(Watch::new(lines, Box::pin(stopped), elsewhere())))
+            }
+            Body::Forwarded(pieces) => {
+                let stop = stop.clone();
+                let stopped = Box::pin(async move { stop.cancelled().await });
+                ResponseBody::Forwarded(Box::new(Forwarded { pieces, stopped }))
             }
         }
     }
@@ -219,7 +250,7 @@ impl<L: Lines> Watch<L> {
     /// The next frame. A panic ends the watch: the sent part is whole, and its reader goes on from there with another
     /// one.
     pub(crate) fn poll_guarded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        guarded(|| self.poll_frame(cx)).unwrap_or_else(|Panicked| {
+        guarded(|| self.poll_frame(cx)).unwrap_or_else(|_| {
             self.ended = true;
             self.pace.gathered = None;
             Poll::Ready(None)
@@ -343,7 +374,7 @@ async fn made<L: Lines>(workers: Workers, client: Client, mut lines: L) -> (L, O
 }
 
 impl ResponseBody {
-    pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
+    pub(crate) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenBody>>> {
         match self {
             ResponseBody::Full(bytes) => Poll::Ready(bytes.take().filter(|bytes| !bytes.is_empty()).map(Ok)),
             ResponseBody::Long(pieces) => match guarded(|| pieces.next()) {
@@ -355,6 +386,7 @@ impl ResponseBody {
             },
             ResponseBody::Watch(watch) => watch.poll_guarded(cx).map(|frame| frame.map(Ok)),
             ResponseBody::Sending(sending) => sending.poll_piece(cx),
+            ResponseBody::Forwarded(forwarded) => forwarded.poll_piece(cx),
             ResponseBody::Flow(pieces) => pieces.poll_recv(cx).map(|piece| piece.map(Ok)),
             ResponseBody::Upgrade(_) => Poll::Ready(None),
         }
@@ -362,18 +394,18 @@ impl ResponseBody {
 }
 
 /// Makes a part of a body; a panic is caught and logged.
-fn guarded<T>(make: impl FnOnce() -> T) -> Result<T, Panicked> {
+fn guarded<T>(make: impl FnOnce() -> T) -> Result<T, BrokenBody> {
     catch_unwind(AssertUnwindSafe(make)).map_err(|_| {
         tracing::error!(
             "the API server panicked while it made an answer; this is a defect of kubewright, the answer ends here"
         );
-        Panicked
+        BrokenBody::Panicked
     })
 }
 
 impl http_body::Body for ResponseBody {
     type Data = Bytes;
-    type Error = Panicked;
+    type Error = BrokenBody;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let bytes = ready!(self.poll_bytes(cx));
@@ -384,7 +416,7 @@ impl http_body::Body for ResponseBody {
         match self {
             ResponseBody::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             ResponseBody::Long(pieces) => pieces.is_empty(),
-            ResponseBody::Watch(_) | ResponseBody::Flow(_) => false,
+            ResponseBody::Watch(_) | ResponseBody::Flow(_) | ResponseBody::Forwarded(_) => false,
             ResponseBody::Upgrade(_) => true,
             ResponseBody::Sending(sending) => sending.is_end_stream(),
         }
@@ -394,7 +426,7 @@ impl http_body::Body for ResponseBody {
         match self {
             ResponseBody::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             ResponseBody::Long(pieces) => SizeHint::with_exact(pieces.len() as u64),
-            ResponseBody::Watch(_) | ResponseBody::Flow(_) => SizeHint::default(),
+            ResponseBody::Watch(_) | ResponseBody::Flow(_) | ResponseBody::Forwarded(_) => SizeHint::default(),
             ResponseBody::Sending(sending) => sending.size_hint(),
             ResponseBody::Upgrade(_) => SizeHint::with_exact(0),
         }

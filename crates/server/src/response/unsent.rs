@@ -31,7 +31,7 @@ use kubewright_apiserver::shares::NoShare;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Panicked, ResponseBody};
+use super::{BrokenBody, ResponseBody};
 use crate::shares::{Held, Room};
 
 /// How long a request waits for those before it to be taken.
@@ -229,7 +229,7 @@ impl UnsentBuffer {
             Body::Full(bytes) => bytes.len(),
             Body::Long(pieces) if self.side_by_side => pieces.len(),
             Body::Long(pieces) => pieces.held(),
-            Body::Watch(_) => 0,
+            Body::Watch(_) | Body::Forwarded(_) => 0,
         };
         self.own.add(bytes);
         let held = self.room.all.open(principal);
@@ -307,7 +307,7 @@ impl Sending {
         }))
     }
 
-    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Panicked>>> {
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BrokenBody>>> {
         let polled = match &mut self.body {
             // It stays whole in memory until its end, and counts until then: no piece keeps it there for longer.
             ResponseBody::Full(whole @ Some(_)) => Poll::Ready(piece_of(whole).map(Ok)),

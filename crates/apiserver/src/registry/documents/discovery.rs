@@ -30,8 +30,17 @@ pub(crate) struct Ranked {
     pub(crate) of_group: i64,
     /// `versionPriority`: versions with more come first.
     pub(crate) of_version: i64,
-    /// Whether another server would serve it.
-    pub(crate) is_remote: bool,
+    /// What is known of it, if another server serves it.
+    pub(crate) remote: Option<RemoteResources>,
+}
+
+/// The resources of a version that another server serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RemoteResources {
+    /// In the aggregated form, as of its last answer; null before the first.
+    pub(crate) list: Arc<Value>,
+    /// Whether it has answered the last time that it was asked.
+    pub(crate) is_current: bool,
 }
 
 /// Which discovery document.

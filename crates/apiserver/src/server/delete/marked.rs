@@ -127,7 +127,7 @@ mod tests {
             .handle_within(Limits::REQUEST, request, UserInfo::admin())
             .await
             .into_parts();
-        let body = body.whole().ok().expect("no watch");
+        let body = body.whole().expect("no watch");
         (head.status.as_u16(), decode::stored(&body).expect("JSON"))
     }
 

@@ -9,13 +9,17 @@
 
 use std::sync::{Arc, PoisonError};
 
+use bytes::Bytes;
+use http::Request;
+use kubewright_schema::base64;
 use serde_json::{Value, json};
 
 use crate::discovery::remote::Ranked;
 use crate::env::{rfc3339, uuid};
+use crate::forward::Forward;
 use crate::model::facts::locally_available;
 use crate::model::form;
-use crate::model::object;
+use crate::model::object::{self, conditions};
 use crate::registry::Snapshot;
 use crate::registry::definitions::Definitions;
 use crate::server::Inner;
@@ -23,6 +27,8 @@ use crate::storage::{Derived, Followed, ListRequest, SharedMap, StoredObject};
 use crate::values::get;
 
 pub(crate) const STORE: &str = "apiservices.apiregistration.k8s.io";
+/// The group of APIServices.
+const GROUP: &str = "apiregistration.k8s.io";
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// The field manager that writes them upstream.
 const MANAGER: &str = "kube-apiserver";
@@ -81,29 +87,92 @@ fn spec(group: &str, version: &str) -> Value {
     json!({"group": group, "groupPriorityMinimum": of_group, "version": version, "versionPriority": of_version})
 }
 
+/// The server of a group version that names a Service.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    namespace: String,
+    service: String,
+    pub(super) port: u16,
+    ca_bundle: Bytes,
+    insecure: bool,
+    /// Whether its APIService says that it is available.
+    pub(crate) is_available: bool,
+}
+
+impl Remote {
+    /// The server that an APIService names; none when this server is meant.
+    pub(super) fn of(object: &Value) -> Option<Remote> {
+        let spec = get(object, &["spec"]);
+        let service = get(spec, &["service"]).as_object()?;
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+        let port = service.get("port").and_then(Value::as_u64).unwrap_or(443);
+        Some(Remote {
+            group: text(spec.get("group")),
+            version: text(spec.get("version")),
+            namespace: text(service.get("namespace")),
+            service: text(service.get("name")),
+            port: u16::try_from(port).ok()?,
+            // What is no base64 is never stored.
+            ca_bundle: base64::decode(&text(spec.get("caBundle"))).ok()?.into(),
+            insecure: get(spec, &["insecureSkipTLSVerify"]) == true,
+            is_available: conditions::is_true(object, "Available"),
+        })
+    }
+
+    /// Its name, as an APIService has it.
+    pub(crate) fn name(&self) -> String {
+        name(&self.group, &self.version)
+    }
+
+    /// The key of the Service.
+    pub(super) fn key(&self) -> String {
+        form::key(&self.namespace, &self.service)
+    }
+
+    /// The Service, for the log.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}/{}:{}", self.namespace, self.service, self.port)
+    }
+
+    /// Whether both are reached in the same way.
+    pub(crate) fn is_reached_as(&self, other: &Remote) -> bool {
+        let way = |one: &Remote| (one.key(), one.port, one.ca_bundle.clone(), one.insecure);
+        way(self) == way(other)
+    }
+
+    /// A request to it.
+    pub(crate) fn forward(&self, request: Request<Bytes>) -> Forward {
+        Forward {
+            namespace: self.namespace.clone(),
+            service: self.service.clone(),
+            port: self.port,
+            ca_bundle: self.ca_bundle.clone(),
+            insecure: self.insecure,
+            request,
+        }
+    }
+}
+
 /// APIServices of other servers: those that name a Service.
 #[derive(Clone, Default)]
 pub(crate) struct RemoteServices {
-    /// Key of the Service, by the name of the APIService.
-    services: SharedMap<Arc<str>, Arc<str>>,
-    /// The other way round.
+    /// By the name of the APIService.
+    services: SharedMap<Arc<str>, Arc<Remote>>,
+    /// Names of APIServices, by the key of the Service.
     through: SharedMap<Arc<str>, SharedMap<Arc<str>, ()>>,
 }
 
 impl Derived for RemoteServices {
     fn apply(&mut self, _store: &'static str, key: &str, object: Option<&Arc<StoredObject>>) {
         if let Some(before) = self.services.remove(key) {
-            self.through.remove_within(&before, key);
+            self.through.remove_within(before.key().as_str(), key);
         }
-        let Some(object) = object.filter(|object| names_a_service(object.encoded())) else {
-            return;
-        };
-        let service = get(object.value(), &["spec", "service"]);
-        let text = |field: &str| get(service, &[field]).as_str().unwrap_or("");
-        if service.is_object() {
-            let named: Arc<str> = form::key(text("namespace"), text("name")).into();
-            self.through.or_default(named.clone()).insert(key.into(), ());
-            self.services.insert(key.into(), named);
+        let object = object.filter(|object| names_a_service(object.encoded()));
+        if let Some(remote) = object.and_then(|object| Remote::of(object.value())) {
+            self.through.or_default(remote.key().into()).insert(key.into(), ());
+            self.services.insert(key.into(), Arc::new(remote));
         }
     }
 }
@@ -124,10 +193,31 @@ fn is_kept(service: &Value) -> bool {
 }
 
 impl Inner {
-    /// Whether an APIService says that another server serves a version of a group. Nothing is proxied there.
-    pub(crate) fn is_remote(&self, group: &str, version: &str) -> bool {
-        let service = self.storage.get(STORE, &name(group, version));
-        service.is_some_and(|service| get(service.value(), &["spec", "service"]).is_object())
+    /// The server of a group version that an APIService gives to another one, whether or not this server has such
+    /// kinds. Two stay: the group of the APIServices themselves, as upstream, or nobody could take it back; and
+    /// `metrics.k8s.io`, which stands in here, until the other server has answered.
+    pub(crate) fn remote(&self, group: &str, version: &str) -> Option<Arc<Remote>> {
+        let services = self.remote_services.now(self.storage.as_ref());
+        if services.services.is_empty() || group == GROUP {
+            return None;
+        }
+        let name = name(group, version);
+        let remote = services.services.get(name.as_str())?;
+        let stands_in = self.stands_in(group, version) && !self.probes.has_answered(remote);
+        (!stands_in).then(|| remote.clone())
+    }
+
+    /// Whether this server stands in for another one that clusters often have.
+    pub(crate) fn stands_in(&self, group: &str, version: &str) -> bool {
+        let kinds = self.registry.snapshot();
+        kinds.stands_in(group) && kinds.has_version(group, version)
+    }
+
+    /// The APIServices of other servers, by name.
+    pub(crate) fn remotes(&self) -> Vec<(Arc<str>, Arc<Remote>)> {
+        let services = self.remote_services.now(self.storage.as_ref());
+        let all = services.services.iter();
+        all.map(|(name, remote)| (name.clone(), remote.clone())).collect()
     }
 
     /// How versions are ranked, when another server would serve one of them; nothing otherwise.
@@ -142,12 +232,14 @@ impl Inner {
             let spec = get(service.value(), &["spec"]);
             let text = |field: &str| get(spec, &[field]).as_str().unwrap_or("").to_owned();
             let number = |field: &str| get(spec, &[field]).as_i64().unwrap_or(0);
+            let (group, version) = (text("group"), text("version"));
+            let remote = self.remote(&group, &version);
             Ranked {
-                group: text("group"),
-                version: text("version"),
                 of_group: number("groupPriorityMinimum"),
                 of_version: number("versionPriority"),
-                is_remote: get(spec, &["service"]).is_object(),
+                remote: remote.map(|remote| self.probes.resources_of(&remote)),
+                group,
+                version,
             }
         });
         ranked.collect()

@@ -1,15 +1,15 @@
 //! Whether the server that an APIService names can be reached: its condition `Available`.
 //!
 //! Versions that this server serves always are. Of another server's it is said how far the way there goes: the Service,
-//! its port, its endpoints. There it ends: nothing is proxied, so the last step, a call, always fails and says why.
-//! Upstream a controller in the API server writes the condition a moment after its cause; here it follows within the
-//! same request.
+//! its port, its endpoints, and what came of the last question that it was asked (`aggregate::probes`). Upstream a
+//! controller in the API server writes the condition a moment after its cause; here it follows within the same request,
+//! but for the answers of other servers.
 
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::addresses;
-use super::api_services;
+use super::api_services::{self, Remote};
 use super::slices::Way;
 use crate::env::rfc3339;
 use crate::model::facts::locally_available;
@@ -32,52 +32,59 @@ fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     get(value, path).as_str().unwrap_or("")
 }
 
-/// Why another server's version is not available: reason and message.
-fn why_not(api_service: &Value, service: Option<&Value>, way: impl FnOnce(&str) -> Way) -> (&'static str, String) {
+/// Why the way to another server ends before it: reason and message; none if it does not.
+fn why_not(
+    api_service: &Value,
+    service: Option<&Value>,
+    way: impl FnOnce(&str) -> Way,
+) -> Option<(&'static str, String)> {
     let named = get(api_service, &["spec", "service"]);
     let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
     let port = get(named, &["port"]).as_i64().unwrap_or(443);
     let shown = format!("service/{name} in {namespace:?}");
     let Some(service) = service else {
-        return ("ServiceNotFound", format!("{shown} is not present"));
+        return Some(("ServiceNotFound", format!("{shown} is not present")));
     };
-    let mut host = text(service, &["spec", "externalName"]);
-    if text(service, &["spec", "type"]) == "ClusterIP" {
-        host = text(service, &["spec", "clusterIP"]);
-        let ports = get(service, &["spec", "ports"]).as_array().into_iter().flatten();
-        let Some(found) = ports.into_iter().find(|one| get(one, &["port"]) == port) else {
-            let why = format!("{shown} is not listening on port {port}");
-            return ("ServicePortError", why);
-        };
-        let name = text(found, &["name"]);
-        match way(name) {
-            Way::NoSlices => {
-                let why = format!("cannot find endpointslices for {shown}");
-                return ("EndpointsNotFound", why);
-            }
-            Way::NoEndpoint => {
-                let why = format!("endpointslices for {shown} have no addresses with port name {name:?}");
-                return ("MissingEndpoints", why);
-            }
-            Way::Endpoint => {}
-        }
+    if text(service, &["spec", "type"]) != "ClusterIP" {
+        return None;
     }
-    let (group, version) = (
-        text(api_service, &["spec", "group"]),
-        text(api_service, &["spec", "version"]),
-    );
-    let url = format!("https://{host}:{port}/apis/{group}/{version}");
-    let why = format!("failing or missing response from {url}: this server calls no other API servers");
-    ("FailedDiscoveryCheck", why)
+    let ports = get(service, &["spec", "ports"]).as_array().into_iter().flatten();
+    let Some(found) = ports.into_iter().find(|one| get(one, &["port"]) == port) else {
+        let why = format!("{shown} is not listening on port {port}");
+        return Some(("ServicePortError", why));
+    };
+    let name = text(found, &["name"]);
+    match way(name) {
+        Way::NoSlices => {
+            let why = format!("cannot find endpointslices for {shown}");
+            Some(("EndpointsNotFound", why))
+        }
+        Way::NoEndpoint => {
+            let why = format!("endpointslices for {shown} have no addresses with port name {name:?}");
+            Some(("MissingEndpoints", why))
+        }
+        Way::Endpoint => None,
+    }
 }
 
 impl Inner {
-    /// Says of an APIService that was written whether it is available.
+    /// After a write of an APIService: says whether it is available, and asks its server when the way there is another.
     pub(crate) fn settle_availability(&self, api_service: &StoredObject) {
+        let name = object::name(api_service.head());
+        let remote = Remote::of(api_service.value());
+        if remote.is_some_and(|remote| self.probes.outcome(&remote).is_none()) {
+            self.probes.ask(name);
+        }
+        self.settle_availability_of(name);
+    }
+
+    /// Says of an APIService whether it is available.
+    pub(crate) fn settle_availability_of(&self, name: &str) {
         let Some(row) = self.registry.lookup("apiregistration.k8s.io", "v1", "apiservices") else {
             return;
         };
-        if self.availability(api_service.value()).is_none() {
+        let stored = self.storage.get(api_services::STORE, name);
+        if stored.is_none_or(|stored| self.availability(stored.value()).is_none()) {
             return;
         }
         let user = UserInfo::admin();
@@ -85,7 +92,6 @@ impl Inner {
             tracking: Tracking::Update(MANAGER.to_owned()),
             ..Writer::new(self, row, &user)
         };
-        let name = object::name(api_service.value()).to_owned();
         let next = |old: &mut Value, _: &mut Vec<String>| {
             let mut new = old.clone();
             if let Some(status) = self.availability(old) {
@@ -93,7 +99,7 @@ impl Inner {
             }
             Ok(new)
         };
-        match writer.update("", &name, Part::Status, next).now_or_never() {
+        match writer.update("", name, Part::Status, next).now_or_never() {
             Some(Ok(_)) => {}
             Some(Err(status)) => tracing::debug!(name, %status, "an APIService does not say whether it is available"),
             None => tracing::debug!(
@@ -106,35 +112,61 @@ impl Inner {
     /// The same of those that name a Service which was written, or of which an endpoint was.
     pub(crate) fn settle_available_through(&self, namespace: &str, service: &str) {
         for name in self.reached_through(namespace, service) {
-            if let Some(api_service) = self.storage.get(api_services::STORE, &name) {
-                self.settle_availability(&api_service);
-            }
+            self.settle_availability_of(&name);
+            self.probes.ask(&name);
         }
+    }
+
+    /// Whether the way to another server goes as far as to an endpoint.
+    pub(crate) fn is_reachable(&self, remote: &Remote) -> bool {
+        let api_service = self.storage.get(api_services::STORE, &remote.name());
+        api_service.is_some_and(|api_service| self.way_ends(api_service.value()).is_none())
+    }
+
+    /// Where it is, as messages have it.
+    pub(crate) fn url_of(&self, remote: &Remote) -> String {
+        let (key, port) = (remote.key(), remote.port);
+        let service = self.storage.get(addresses::SERVICES, &key);
+        let spec = |field: &str| {
+            let found = service.as_ref().map(|service| text(service.value(), &["spec", field]));
+            found.unwrap_or("").to_owned()
+        };
+        let host = match spec("type").as_str() {
+            "ExternalName" => spec("externalName"),
+            _ => spec("clusterIP"),
+        };
+        format!("https://{host}:{port}/apis/{}/{}", remote.group, remote.version)
+    }
+
+    fn way_ends(&self, api_service: &Value) -> Option<(&'static str, String)> {
+        let named = get(api_service, &["spec", "service"]);
+        let at = key(text(named, &["namespace"]), text(named, &["name"]));
+        let service = self.storage.get(addresses::SERVICES, &at);
+        let service = service.as_ref().map(|service| service.value());
+        why_not(api_service, service, |port: &str| {
+            self.slices.way(self.storage.as_ref(), &at, port)
+        })
     }
 
     /// The status that it should have; none when it has it.
     fn availability(&self, api_service: &Value) -> Option<Value> {
         let now = rfc3339(self.env.now());
-        let named = get(api_service, &["spec", "service"]);
-        let kinds = self.registry.snapshot();
-        let (group, version) = (
-            text(api_service, &["spec", "group"]),
-            text(api_service, &["spec", "version"]),
-        );
-        let is_own = kinds.is_built_in_group(group) && kinds.has_version(group, version);
-        let condition = if named.is_object() && is_own {
-            // The group is served here, whatever Service it names.
-            json!({"type": "Available", "status": "True", "lastTransitionTime": now, "reason": "Passed",
-                "message": "all checks passed"})
-        } else if named.is_object() {
-            let (namespace, name) = (text(named, &["namespace"]), text(named, &["name"]));
-            let service = self.storage.get(addresses::SERVICES, &key(namespace, name));
-            let service = service.as_ref().map(|service| service.value());
-            let way = |port: &str| self.slices.way(self.storage.as_ref(), &key(namespace, name), port);
-            let (reason, message) = why_not(api_service, service, way);
-            json!({"type": "Available", "status": "False", "lastTransitionTime": now, "reason": reason, "message": message})
-        } else {
-            locally_available(&now)
+        let condition = |status: &str, reason: &str, message: &str| {
+            json!({"type": "Available", "status": status, "lastTransitionTime": now, "reason": reason,
+                "message": message})
+        };
+        let passed = condition("True", "Passed", "all checks passed");
+        let condition = match Remote::of(api_service) {
+            None => locally_available(&now),
+            // It is served here, whatever Service it names.
+            Some(remote) if self.stands_in(&remote.group, &remote.version) => passed,
+            Some(remote) => match (self.way_ends(api_service), self.probes.outcome(&remote)) {
+                (Some((reason, message)), _) => condition("False", reason, &message),
+                (None, Some(Ok(()))) => passed,
+                (None, Some(Err(message))) => condition("False", "FailedDiscoveryCheck", &message),
+                // It is being asked.
+                (None, None) => return None,
+            },
         };
         let before = get(api_service, &["status"]);
         let mut status = before.as_object().cloned().unwrap_or_default();
@@ -169,10 +201,8 @@ mod tests {
             }
             index.put("d/other", None);
             let way = |port: &str| index.way("d/s", port);
-            assert_eq!(
-                why_not(&api_service, service.as_ref(), way),
-                (reason, message.to_owned())
-            );
+            let expected = Some((reason, message.to_owned())).filter(|_| !reason.is_empty());
+            assert_eq!(why_not(&api_service, service.as_ref(), way), expected);
         };
         check(Value::Null, &[], "ServiceNotFound", "service/s in \"d\" is not present");
         let service = |port: i64| json!({"spec": {"type": "ClusterIP", "clusterIP": "10.0.0.9", "ports": [{"name": "https", "port": port}]}});
@@ -188,20 +218,14 @@ mod tests {
         let slice = |ready: Value, port: &str| json!({"endpoints": [{"conditions": {"ready": ready}}], "ports": [{"name": port, "port": 1}]});
         let unfit = [slice(json!(false), "https"), slice(json!(true), "http"), json!({})];
         check(service(8443), &unfit, "MissingEndpoints", missing);
-        let called = |host: &str| {
-            format!(
-                "failing or missing response from https://{host}:8443/apis/m.io/v1: this server calls no other API servers"
-            )
-        };
         for ready in [json!(true), Value::Null] {
-            let slices = [slice(ready, "https")];
-            check(service(8443), &slices, "FailedDiscoveryCheck", &called("10.0.0.9"));
+            check(service(8443), &[slice(ready, "https")], "", "");
         }
         let external = json!({"spec": {"type": "ExternalName", "externalName": "a.b"}});
-        check(external, &[], "FailedDiscoveryCheck", &called("a.b"));
+        check(external, &[], "", "");
     }
 
-    /// As kube-apiserver 1.36 says it, write by write, but for the last step.
+    /// As kube-apiserver 1.36 says it, write by write. Nobody asks the other server here.
     #[test]
     fn it_follows_what_is_written() {
         const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
@@ -237,12 +261,7 @@ mod tests {
             "endpoints": [], "ports": [{"name": "https", "port": 4443}]});
         check(format!("POST {SLICES}"), &slice, "False", "MissingEndpoints");
         let endpoint = json!({"endpoints": [{"addresses": ["10.1.2.3"]}]});
-        check(
-            format!("PATCH {SLICES}/s-1"),
-            &endpoint,
-            "False",
-            "FailedDiscoveryCheck",
-        );
+        check(format!("PATCH {SLICES}/s-1"), &endpoint, "False", "MissingEndpoints");
         check(
             format!("DELETE {SLICES}/s-1"),
             &Value::Null,

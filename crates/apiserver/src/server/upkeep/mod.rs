@@ -141,6 +141,7 @@ impl Inner {
             self.after_delete_of_custom(&custom.crd_name);
         } else if resource.store == api_services::STORE {
             self.settle_written_api_service(gone);
+            self.probes.gone(object::name(gone.head()));
         } else if resource.store == addresses::SERVICES {
             self.drop_endpoints(gone.value());
             self.release_addresses(gone.value(), &Value::Null);

@@ -9,10 +9,10 @@ use std::task::Waker;
 
 use super::{Bounds, after_all_with, start_of};
 use crate::storage::history::{Forgotten, History};
-use crate::storage::journal::Record;
+use crate::storage::journal::{PastChange, Record};
 use crate::storage::stored::Entry;
 use crate::storage::watchers::Watchers;
-use crate::storage::{ALWAYS_KEPT, Change, ListRequest, Listed, SharedMap};
+use crate::storage::{ALWAYS_KEPT, Change, ListRequest, Listed, SharedMap, StoredObject};
 
 pub(super) struct State {
     /// Of the latest change that is present.
@@ -148,6 +148,23 @@ impl State {
             };
             self.with_history(&largest, |store| store.history.compact());
         }
+    }
+
+    /// Adds a change that was made before a restart, after those before it.
+    pub(super) fn recall(&mut self, change: PastChange, bounds: &Bounds) {
+        let (name, store) = self.named_store(&change.store);
+        // Its text is that of the object, or of the change before, and is held once.
+        let shared = |object: &Arc<StoredObject>, held: Option<&Arc<Entry>>| {
+            let held = held.filter(|held| held.revision() == object.revision());
+            held.cloned().unwrap_or_else(|| Entry::of(object))
+        };
+        let after = shared(&change.after, store.objects.get(&*change.key));
+        let before = change.before.as_ref();
+        let before =
+            before.map(|before| shared(before, store.history.latest_of(&change.key, before.revision()).as_ref()));
+        let was = before.as_ref().map(|before| before.fresh());
+        let change = Arc::new(Change::new(change.key, was, after.fresh(), change.deleted));
+        self.remember(&name, &change, before, after, bounds);
     }
 
     /// Takes out the changes of all stores up to a revision, at most so many, except for the latest of each store.

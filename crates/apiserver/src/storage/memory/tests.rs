@@ -153,6 +153,7 @@ fn journaled(revision: u64) -> (MemoryStorage, Arc<Scripted>) {
     let restored = Restored {
         revision,
         objects: Vec::new(),
+        ..Restored::default()
     };
     (
         MemoryStorage::journaled(Bounds::default(), restored, journal.clone()),
@@ -264,12 +265,78 @@ fn what_a_failing_journal_did_not_keep_is_taken_back() {
     assert_eq!(delivered, [2, 3, 7]);
 }
 
+/// With the changes of late a watch goes on over a restart, and a list of the past is as it was.
+#[test]
+fn after_a_restart_watches_go_on() {
+    let stored = |revision: u64, value: u64| Arc::new(StoredObject::new(revision, object(value)));
+    let past = |store: &str, key: &str, before: Option<Arc<StoredObject>>, after: Arc<StoredObject>, deleted: bool| {
+        super::super::journal::PastChange {
+            store: store.into(),
+            key: key.into(),
+            before,
+            after,
+            deleted,
+        }
+    };
+    let restored = Restored {
+        revision: 50,
+        objects: vec![
+            ("s".into(), "a".into(), StoredObject::new(49, object(2))),
+            ("s".into(), "old".into(), StoredObject::new(3, object(0))),
+        ],
+        past: vec![
+            past("s", "a", None, stored(47, 1), false),
+            past("t", "b", Some(stored(20, 1)), stored(48, 2), false),
+            past("s", "a", Some(stored(47, 1)), stored(49, 2), false),
+            past("t", "b", Some(stored(48, 2)), stored(50, 2), true),
+        ],
+        floor: 46,
+    };
+    let storage = MemoryStorage::journaled(Bounds::default(), restored, Arc::new(Scripted::default()));
+    assert!(storage.shared.read().is_sound());
+    let mut context = Context::from_waker(Waker::noop());
+    let mut delivered = |store: &str, from: u64| {
+        let mut stream = storage.watch(store, "", from).expect("it is kept");
+        let mut delivered = Vec::new();
+        while let Poll::Ready(Delivery::Change(change)) = stream.poll_next(&mut context) {
+            delivered.push((change.revision, change.kind()));
+        }
+        delivered
+    };
+    assert_eq!(delivered("s", 46), [(47, "ADDED"), (49, "MODIFIED")]);
+    assert_eq!(delivered("s", 47), [(49, "MODIFIED")]);
+    assert_eq!(delivered("t", 47), [(48, "MODIFIED"), (50, "DELETED")]);
+    assert_eq!(delivered("never-seen", 46), []);
+    for store in ["s", "t", "never-seen"] {
+        let watch = storage.watch(store, "", 45).map(drop);
+        assert_eq!(watch, Err(StorageError::Compacted { asked: 45, oldest: 46 }), "{store}");
+    }
+    let keys = |store: &str, at: u64| {
+        let request = ListRequest {
+            at: Some(at),
+            ..ListRequest::default()
+        };
+        let listed = storage.list(store, &request).expect("it is kept");
+        let shown = listed
+            .items
+            .iter()
+            .map(|(key, object)| (key.to_string(), object.revision()));
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(keys("s", 46), [("old".to_owned(), 3)]);
+    assert_eq!(keys("s", 48), [("a".to_owned(), 47), ("old".to_owned(), 3)]);
+    assert_eq!(keys("t", 47), [("b".to_owned(), 20)]);
+    assert_eq!(keys("t", 50), []);
+    assert_eq!(storage.create("s", "c", object(1)).expect("c is new").revision(), 51);
+}
+
 #[test]
 fn after_a_restart_the_past_is_gone_and_says_so() {
     let journal = Arc::new(Scripted::default());
     let restored = Restored {
         revision: 50,
         objects: vec![("s".into(), "a".into(), StoredObject::new(20, object(1)))],
+        ..Restored::default()
     };
     let storage = MemoryStorage::journaled(Bounds::default(), restored, journal);
     assert_eq!(storage.get("s", "a").map(|object| object.revision()), Some(20));
@@ -300,7 +367,7 @@ proptest! {
     ) {
         let bounds = Bounds { history: 30, history_bytes: 12_000, ..Bounds::default() };
         let journal = Arc::new(Scripted::default());
-        let restored = Restored { revision: 1, objects: Vec::new() };
+        let restored = Restored { revision: 1, ..Restored::default() };
         let storage = MemoryStorage::journaled(bounds, restored, journal.clone());
         let key = |number: u8| format!("{}/{number}", number % 3);
         for (store, number, kind) in writes {

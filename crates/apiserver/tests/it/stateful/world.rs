@@ -336,9 +336,11 @@ impl World {
             .unwrap_or("")
             .to_owned();
         let code = response.status().as_u16();
-        let body = response.into_body().whole().unwrap_or_else(|watch| {
-            self.watches.truncate(WATCHES);
-            self.watches.push((path.to_owned(), watch));
+        let body = response.into_body().whole().unwrap_or_else(|body| {
+            if let Body::Watch(watch) = body {
+                self.watches.truncate(WATCHES);
+                self.watches.push((path.to_owned(), watch));
+            }
             Bytes::new()
         });
         Ok(Answer {
@@ -401,6 +403,7 @@ fn begin(clock: &Arc<Clock>, journal: &Arc<Memory>, written: &Written) -> ApiSer
     let restored = Restored {
         revision: written.revision,
         objects: objects.collect(),
+        ..Restored::default()
     };
     let kinds = Kinds::new(kubewright_kinds::built_in(Default::default()));
     let storage = MemoryStorage::journaled(config.bounds(&kinds), restored, journal.clone());

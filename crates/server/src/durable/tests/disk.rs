@@ -72,7 +72,7 @@ impl Disk {
         })?;
         let disk = self.clone();
         let reopen = Box::new(move || disk.open());
-        let journal = FileJournal::start(database, reopen, Box::new(|| Ok(())), restored.revision, None)
+        let journal = FileJournal::start(database, reopen, Box::new(|| Ok(())), restored.revision, None, None)
             .map_err(|error| error.to_string())?;
         Ok(Waiting::new(Arc::new(journal), restored, Bounds::default()))
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use kubewright_schema::names;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::MANAGER;
 use crate::env::{rfc3339, rfc3339_micros, uuid};
@@ -56,7 +56,10 @@ const OWNED: [(&str, &str); 4] = [
         "leases",
         r#"{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/peer-advertise-address":{}},"f:labels":{".":{},"f:apiserver.kubernetes.io/identity":{},"f:kubernetes.io/hostname":{}}},"f:spec":{"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:renewTime":{}}}"#,
     ),
-    ("configmaps", r#"{"f:data":{".":{},"f:client-ca-file":{}}}"#),
+    (
+        "configmaps",
+        r#"{"f:data":{".":{},"f:client-ca-file":{},"f:requestheader-allowed-names":{},"f:requestheader-client-ca-file":{},"f:requestheader-extra-headers-prefix":{},"f:requestheader-group-headers":{},"f:requestheader-uid-headers":{},"f:requestheader-username-headers":{}}}"#,
+    ),
 ];
 
 /// The Lease that says that this server lives, once it was announced.
@@ -138,6 +141,9 @@ pub struct Place<'a> {
     pub host: &'a str,
     /// The authority of its clients' certificates (PEM).
     pub client_authority: Option<&'a str>,
+    /// The authority of the cluster's proxy (PEM), and the name in its certificate: who comes with that is believed by
+    /// the servers behind APIServices when it says who asks.
+    pub front_proxy: Option<(&'a str, &'a str)>,
     /// Whether the server writes the endpoints of the Service `kubernetes`; otherwise another program does
     /// (`--endpoint-reconciler-type=none`).
     pub endpoints: bool,
@@ -204,13 +210,36 @@ fn objects(server: &Inner, place: &Place<'_>) -> Vec<(&'static str, &'static str
     if !place.endpoints {
         objects.retain(|(_, plural, _)| !ENDPOINTS.contains(plural));
     }
-    if let Some(authority) = place.client_authority {
+    let data = authentication(place);
+    if !data.is_empty() {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
-            "data": {"client-ca-file": authority}});
+            "data": data});
         objects.push(("", "configmaps", object));
     }
     objects
+}
+
+/// By what servers behind this one know users (`clusterauthenticationtrust`); lists are texts of JSON.
+fn authentication(place: &Place<'_>) -> Map<String, Value> {
+    let mut data = Map::new();
+    let mut add = |key: &str, text: String| data.insert(key.to_owned(), text.into());
+    if let Some(authority) = place.client_authority {
+        add("client-ca-file", authority.to_owned());
+    }
+    if let Some((authority, name)) = place.front_proxy {
+        add("requestheader-client-ca-file", authority.to_owned());
+        for (key, text) in [
+            ("requestheader-allowed-names", name),
+            ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+            ("requestheader-group-headers", "X-Remote-Group"),
+            ("requestheader-uid-headers", "X-Remote-Uid"),
+            ("requestheader-username-headers", "X-Remote-User"),
+        ] {
+            add(key, json!([text]).to_string());
+        }
+    }
+    data
 }
 
 /// The labels of the server's identity. A host whose name is no value of a label is not named.
@@ -230,6 +259,10 @@ fn create(server: &Inner, resource: &Arc<Resource>, at: &str, mut object: Value)
     let labels = owned.pointer_mut("/f:metadata/f:labels").and_then(Value::as_object_mut);
     if let Some(labels) = labels.filter(|_| object["metadata"]["labels"].get(HOST).is_none()) {
         labels.remove(&format!("f:{HOST}"));
+    }
+    if let Some(fields) = owned.pointer_mut("/f:data").and_then(Value::as_object_mut) {
+        let data = &object["data"];
+        fields.retain(|field, _| field.strip_prefix("f:").is_none_or(|key| data.get(key).is_some()));
     }
     let now = rfc3339(server.env.now());
     let metadata = object::metadata_mut(&mut object);
@@ -311,6 +344,7 @@ mod tests {
             address,
             host,
             client_authority: Some("PEM"),
+            front_proxy: Some(("PROXY", "front-proxy-client")),
             endpoints: true,
         }
     }
@@ -370,9 +404,12 @@ mod tests {
             });
             stored.collect()
         };
-        for host in ["vm", "no label-"] {
+        for (host, client_authority) in [("vm", Some("PEM")), ("no label-", None)] {
             let (short, ordinary) = (World::new(), World::new());
-            let place = place(address, host);
+            let place = Place {
+                client_authority,
+                ..place(address, host)
+            };
             short.api.announce(&place);
             for (group, plural, object) in objects(&ordinary.api.inner, &place) {
                 let resource = ordinary
