@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::Patch;
 use kube::core::object::HasStatus;
 use kube::core::{ApiResource, ObjectMeta};
@@ -20,7 +19,7 @@ use crate::client::apply::{Owner, merge_patch_between, replaces_a_list};
 use crate::client::{ApiScope, Client};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, Result};
-use crate::events::EventType;
+use crate::events::{EventNote, EventType, reference};
 use crate::form::{AsJson, Cached, Form, typed};
 use crate::object::{Given, Object, ObjectRef, api_resource};
 use crate::request::Request;
@@ -379,8 +378,8 @@ impl Context {
         reason: &str,
         message: impl Into<String>,
     ) {
-        let event = (event_type, reason, message.into());
-        self.record(component, &api_resource::<K>(), object.given().meta(), event);
+        let note = EventNote::new(event_type, reason, message);
+        self.record_as(component, &api_resource::<K>(), object.given().meta(), note);
     }
 
     /// [`event`](Context::event) on an object of a kind that is known at run time.
@@ -392,27 +391,20 @@ impl Context {
         reason: &str,
         message: impl Into<String>,
     ) {
-        self.record(self.controller(), resource, meta, (event_type, reason, message.into()));
+        let note = EventNote::new(event_type, reason, message);
+        self.record_as(self.controller(), resource, meta, note);
     }
 
-    fn record(
-        &self,
-        component: &str,
-        resource: &ApiResource,
-        meta: &ObjectMeta,
-        (event_type, reason, message): (EventType, &str, String),
-    ) {
+    /// Records an event with an action, or with a related object; see [`EventNote`].
+    pub fn record<'a, K: Object>(&self, object: impl Given<'a, K>, note: EventNote) {
+        let meta = object.given().meta();
+        self.record_as(self.controller(), &api_resource::<K>(), meta, note);
+    }
+
+    fn record_as(&self, component: &str, resource: &ApiResource, meta: &ObjectMeta, note: EventNote) {
         let recorder = self.client().cache().recorder().filter(|_| self.0.records);
-        let Some(recorder) = recorder else { return };
-        let involved = ObjectReference {
-            api_version: Some(resource.api_version.clone()),
-            kind: Some(resource.kind.clone()),
-            name: meta.name.clone(),
-            namespace: meta.namespace.clone(),
-            resource_version: meta.resource_version.clone(),
-            uid: meta.uid.clone(),
-            ..Default::default()
-        };
-        recorder.record(component, involved, event_type, reason, message);
+        if let Some(recorder) = recorder {
+            recorder.record_note(component, reference(resource, meta), note);
+        }
     }
 }

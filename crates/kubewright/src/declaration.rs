@@ -65,8 +65,8 @@ pub struct DeclaredCrd {
 pub struct DeclaredController {
     /// The name.
     pub name: String,
-    /// The cluster of that kind, if it is not the home cluster ([`Controller::in_cluster`]): the operator's role says
-    /// nothing about it.
+    /// The cluster of that kind, if it is not the home cluster ([`Controller::in_cluster`]), or `*` for every cluster
+    /// ([`Controller::in_every_cluster`]): the operator's role says nothing about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The kind that is reconciled.
@@ -125,7 +125,7 @@ fn declared_controller(controller: &Controller) -> DeclaredController {
     };
     DeclaredController {
         name: controller.name(),
-        cluster: Some(controller.settings.cluster.clone()).filter(|cluster| cluster != HOME_CLUSTER),
+        cluster: Some(controller.own_cluster().to_owned()).filter(|cluster| cluster != HOME_CLUSTER),
         reconciles: controller.reconciles(),
         owns: kinds(Relation::Owns),
         watches: kinds(Relation::Watches),

@@ -1,4 +1,4 @@
-//! Takes core/v1 Events and lets them wait to be written (client-go's event recorder).
+//! Takes Events and lets them wait to be written (client-go's event recorder in `tools/events`).
 //!
 //! Invariant: E1 recording never blocks: equal events that wait are one, the queue of different ones is bounded, and an
 //! event that does not fit is dropped and counted, with one warning for all of them.
@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::{ApiResource, ObjectMeta};
 use tokio::sync::mpsc;
 
 use crate::clock::Clock;
+use crate::object::{Given, Object, api_resource};
 
 /// How many different events may wait to be written.
 const QUEUE: usize = 1000;
@@ -44,6 +46,74 @@ impl fmt::Display for EventType {
     }
 }
 
+/// What an event says, besides who says it and about which object; for [`Context::record`](crate::Context::record).
+///
+/// ```
+/// use kubewright::{Context, EventNote};
+/// # use kubewright::k8s_openapi::api::core::v1::{Pod, PersistentVolumeClaim};
+/// # fn told(ctx: &Context, pod: &Pod, claim: &PersistentVolumeClaim) {
+/// let note = EventNote::warning("FailedMount", "its volume is attached to another node");
+/// ctx.record(pod, note.action("Mounting").related(claim));
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct EventNote {
+    pub(crate) event_type: EventType,
+    pub(crate) reason: String,
+    pub(crate) action: Option<String>,
+    pub(crate) message: String,
+    pub(crate) related: Option<ObjectReference>,
+}
+
+impl EventNote {
+    /// Why something was done or has happened, as one word in CamelCase, and what, in a sentence.
+    pub fn new(event_type: EventType, reason: impl Into<String>, message: impl Into<String>) -> EventNote {
+        EventNote {
+            event_type,
+            reason: reason.into(),
+            action: None,
+            message: message.into(),
+            related: None,
+        }
+    }
+
+    /// A note of something that went as it should.
+    pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> EventNote {
+        EventNote::new(EventType::Normal, reason, message)
+    }
+
+    /// A note of something that needs attention.
+    pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> EventNote {
+        EventNote::new(EventType::Warning, reason, message)
+    }
+
+    /// What was done or failed, as one word in CamelCase: `Mounting`. The default is the reason.
+    pub fn action(mut self, action: impl Into<String>) -> EventNote {
+        self.action = Some(action.into());
+        self
+    }
+
+    /// A second object that has to do with it.
+    pub fn related<'a, K: Object>(mut self, object: impl Given<'a, K>) -> EventNote {
+        self.related = Some(reference(&api_resource::<K>(), object.given().meta()));
+        self
+    }
+}
+
+/// How events name an object.
+pub(crate) fn reference(resource: &ApiResource, meta: &ObjectMeta) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        resource_version: meta.resource_version.clone(),
+        uid: meta.uid.clone(),
+        ..Default::default()
+    }
+}
+
 /// Takes events and writes them in the background. Cheap to clone. [`crate::Context::event`] is the usual way to one.
 #[derive(Clone)]
 pub struct EventRecorder {
@@ -61,10 +131,8 @@ impl fmt::Debug for EventRecorder {
 
 pub(crate) struct Record {
     pub(crate) component: String,
-    pub(crate) involved: ObjectReference,
-    pub(crate) event_type: EventType,
-    pub(crate) reason: String,
-    pub(crate) message: String,
+    pub(crate) regarding: ObjectReference,
+    pub(crate) note: EventNote,
     /// How many equal events it stands for, and when the first and the last of them happened.
     pub(crate) times: i32,
     pub(crate) first: Timestamp,
@@ -77,14 +145,19 @@ impl Record {
         Key {
             subject: Subject {
                 component: self.component.clone(),
-                kind: text(&self.involved.kind),
-                namespace: text(&self.involved.namespace),
-                name: text(&self.involved.name),
-                uid: text(&self.involved.uid),
+                kind: text(&self.regarding.kind),
+                namespace: text(&self.regarding.namespace),
+                name: text(&self.regarding.name),
+                uid: text(&self.regarding.uid),
             },
-            event_type: self.event_type,
-            reason: self.reason.clone(),
-            message: Some(self.message.clone()),
+            event_type: self.note.event_type,
+            reason: self.note.reason.clone(),
+            action: self.note.action.clone(),
+            related: self.note.related.as_ref().map(|related| {
+                let parts = [&related.kind, &related.namespace, &related.name, &related.uid];
+                parts.map(text)
+            }),
+            message: Some(self.note.message.clone()),
         }
     }
 }
@@ -115,7 +188,7 @@ impl Waiting {
         let mut queued = self.lock();
         if let Some(known) = queued.records.get_mut(&key) {
             known.times = known.times.saturating_add(1);
-            (known.at, known.involved) = (record.at, record.involved);
+            (known.at, known.regarding) = (record.at, record.regarding);
             return true;
         }
         if queued.records.len() >= QUEUE {
@@ -158,23 +231,27 @@ impl EventRecorder {
         (recorder, waiting, woken)
     }
 
-    /// Records an event on `involved`. Never blocks. An event that equals a waiting one is counted with it; when too many
+    /// Records an event about `regarding`. Never blocks. An event that equals a waiting one is counted with it; when too many
     /// different ones wait, or the writer has stopped, this one is dropped and counted.
     pub fn record(
         &self,
         component: &str,
-        involved: ObjectReference,
+        regarding: ObjectReference,
         event_type: EventType,
         reason: &str,
         message: impl Into<String>,
     ) {
+        self.record_note(component, regarding, EventNote::new(event_type, reason, message));
+    }
+
+    /// As [`EventRecorder::record`], with everything that an event can say.
+    pub fn record_note(&self, component: &str, regarding: ObjectReference, note: EventNote) {
         let at = self.clock.now();
+        let reason = note.reason.clone();
         let record = Record {
             component: component.to_owned(),
-            involved,
-            event_type,
-            reason: reason.to_owned(),
-            message: message.into(),
+            regarding,
+            note,
             times: 1,
             first: at,
             at,
@@ -207,6 +284,9 @@ pub(crate) struct Key {
     pub(crate) subject: Subject,
     pub(crate) event_type: EventType,
     pub(crate) reason: String,
+    pub(crate) action: Option<String>,
+    /// Kind, namespace, name and uid.
+    pub(crate) related: Option<[String; 4]>,
     /// None stands for all messages.
     pub(crate) message: Option<String>,
 }

@@ -1,25 +1,28 @@
-//! One operator for many clusters, which come and go: each Secret with a kubeconfig is a cluster, and each cluster has
-//! the operator's controllers (the model of multicluster-runtime: a provider that engages and disengages clusters).
+//! One operator for many clusters, which come and go: each Secret with a kubeconfig is a cluster (a provider of
+//! multicluster-runtime, which engages and disengages clusters).
 //!
 //! Invariants: a cluster is engaged under the name of its Secret, once; a kubeconfig that cannot be used, or a cluster
-//! that cannot be reached, holds up no other; when a Secret changes, its cluster is disengaged before it is engaged
-//! anew; a kubeconfig runs no program and reads no file of this one: whoever may write such a Secret may not more than
+//! that cannot be reached or left, holds up no other; when a kubeconfig changes, its cluster is disengaged before it is
+//! engaged anew, so that nothing works with the old credentials any more; a kubeconfig runs no program and reads no file of this one: whoever may write such a Secret may not more than
 //! name a server and what to show it.
 //!
-//! Not here: how a manager keeps several clusters, see `manager/clusters.rs`.
+//! Not here: how a manager keeps several clusters, see `manager/clusters.rs`, and what controllers do in them, see
+//! `controller/engaged.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::cache::Scope;
 use crate::client::{Client, connect};
-use crate::controller::Controller;
 use crate::error::{Error, Result};
 use crate::manager::Controllers;
 use crate::operator::Operator;
@@ -30,13 +33,13 @@ use crate::stop::Stop;
 const LABEL: (&str, &str) = ("sigs.k8s.io/multicluster-runtime-kubeconfig", "true");
 /// How long until a cluster that could not be engaged is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
-
-/// Makes a controller for a cluster of this name.
-type Make = Arc<dyn Fn(&str) -> Controller + Send + Sync>;
+/// How long until the list of Secrets is looked at again that is not there yet.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Clusters from Secrets of the home cluster: each Secret in the namespace with the label
 /// `sigs.k8s.io/multicluster-runtime-kubeconfig: "true"` holds a kubeconfig under the key `kubeconfig`, and is a cluster
-/// under the Secret's name. For [`Operator::fleet`].
+/// under the Secret's name. For [`Operator::fleet`]. Controllers that work
+/// [in every cluster](crate::Controller::in_every_cluster) do so in each of them.
 ///
 /// A kubeconfig holds everything itself: the server, its authority and what is shown to it, such as a token or a client
 /// certificate, as data. One that names files or programs is refused, because they would be this program's.
@@ -52,30 +55,23 @@ type Make = Arc<dyn Fn(&str) -> Controller + Send + Sync>;
 ///     type Object = ConfigMap;
 ///
 ///     async fn reconcile(&self, config: Arc<ConfigMap>, ctx: Context) -> Result<Action> {
-///         tracing::info!(cluster = ctx.cluster(), name = ctx.request().name(), "counted");
+///         tracing::info!(cluster = ctx.request().cluster(), name = ctx.request().name(), "counted");
 ///         Ok(Action::await_change())
 ///     }
 /// }
 ///
 /// fn operator() -> Operator {
-///     let clusters = KubeconfigSecrets::new("census-system").controller(|_| Controller::of(Census));
-///     Operator::new("census").fleet(clusters)
+///     Operator::new("census")
+///         .controller(Controller::of(Census).in_every_cluster())
+///         .fleet(KubeconfigSecrets::new("census-system"))
 /// }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct KubeconfigSecrets {
     namespace: String,
     label: (String, String),
     key: String,
-    controllers: Vec<Make>,
-}
-
-impl fmt::Debug for KubeconfigSecrets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, value) = &self.label;
-        write!(f, "KubeconfigSecrets({key}={value} in {})", self.namespace)
-    }
 }
 
 impl KubeconfigSecrets {
@@ -85,7 +81,6 @@ impl KubeconfigSecrets {
             namespace: namespace.into(),
             label: (LABEL.0.to_owned(), LABEL.1.to_owned()),
             key: "kubeconfig".to_owned(),
-            controllers: Vec::new(),
         }
     }
 
@@ -101,13 +96,6 @@ impl KubeconfigSecrets {
         self
     }
 
-    /// A controller that works in each of the clusters: `make` gets the cluster's name, and makes one. It is named
-    /// `<name>-<cluster>`, and its [`Context::cluster`](crate::Context::cluster) says where it is.
-    pub fn controller(mut self, make: impl Fn(&str) -> Controller + Send + Sync + 'static) -> KubeconfigSecrets {
-        self.controllers.push(Arc::new(make));
-        self
-    }
-
     /// Engages and disengages clusters until the stop.
     async fn keep(self, controllers: Controllers, client: Client, stop: Stop) -> Result<()> {
         let scope = Scope::namespace(&self.namespace).labels([self.label.clone()].into_iter().collect());
@@ -115,69 +103,71 @@ impl KubeconfigSecrets {
         let changed = Arc::new(Notify::new());
         let notify = changed.clone();
         secrets.add_key_handler(move |_| notify.notify_one());
-        let mut engaged: BTreeMap<String, Engaged> = BTreeMap::new();
+        // With the kubeconfig of each; and what was last told of those that fail.
+        let mut engaged: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let mut told: BTreeMap<String, String> = BTreeMap::new();
-        let mut wait = Duration::ZERO; // the first look is at once
+        // Those that leave as soon as their reconciles have ended, which takes the time that these take.
+        let mut leaving: FuturesUnordered<BoxFuture<'_, (String, Result<bool>)>> = FuturesUnordered::new();
+        let mut parting: BTreeSet<String> = BTreeSet::new();
+        let mut stuck: Vec<String> = Vec::new();
+        let mut again = Instant::now(); // the first look is at once
         loop {
             tokio::select! {
                 biased;
                 () = stop.requested() => return Ok(()),
+                Some((name, left)) = leaving.next() => {
+                    match left {
+                        Ok(_) => {
+                            tracing::info!(cluster = name, "the cluster is disengaged");
+                            parting.remove(&name);
+                            engaged.remove(&name);
+                        }
+                        // Somebody else's controller works there.
+                        Err(error) => {
+                            tell(&mut told, &name, "disengaged", &error);
+                            stuck.push(name);
+                        }
+                    }
+                }
                 () = changed.notified() => {}
-                () = tokio::time::sleep(wait) => {}
+                () = tokio::time::sleep_until(again) => {
+                    again = Instant::now() + AGAIN;
+                    for name in stuck.drain(..) {
+                        parting.remove(&name);
+                    }
+                }
             }
-            wait = AGAIN;
             if !secrets.is_synced() {
                 // Nothing is gone only because it was not read yet.
+                again = again.min(Instant::now() + SOON);
                 continue;
             }
-            let wanted: BTreeMap<String, Vec<u8>> = secrets
-                .store()
-                .list()
-                .iter()
-                .filter_map(|one| self.named(one))
-                .collect();
-            let gone: Vec<String> = engaged
-                .iter()
-                .filter(|(name, known)| {
-                    wanted
-                        .get(*name)
-                        .is_none_or(|kubeconfig| *kubeconfig != known.kubeconfig)
-                })
-                .map(|(name, _)| name.clone())
-                .collect();
-            for name in gone {
-                let Some(known) = engaged.remove(&name) else { continue };
-                match known.disengage(&name, &controllers).await {
-                    Ok(()) => tracing::info!(cluster = name, "the cluster is disengaged"),
-                    // Somebody else's controller works there.
-                    Err(error) => {
-                        tracing::warn!(cluster = name, %error, "the cluster cannot be disengaged; it is tried again");
-                        engaged.insert(name, known);
-                    }
+            let stored = secrets.store().list();
+            let wanted: BTreeMap<String, Vec<u8>> = stored.iter().filter_map(|one| self.named(one)).collect();
+            for (name, kubeconfig) in &engaged {
+                if wanted.get(name) != Some(kubeconfig) && parting.insert(name.clone()) {
+                    let (name, controllers) = (name.clone(), &controllers);
+                    leaving.push(Box::pin(async move {
+                        let left = controllers.remove_cluster(&name).await;
+                        (name, left)
+                    }));
                 }
             }
             for (name, kubeconfig) in wanted {
                 if engaged.contains_key(&name) {
                     continue;
                 }
-                match self.engage(&name, kubeconfig, &controllers).await {
-                    Ok(cluster) => {
+                let joined = async {
+                    let client = client_of(&kubeconfig).await?;
+                    controllers.add_cluster(&*name, client).await
+                };
+                match joined.await {
+                    Ok(()) => {
                         tracing::info!(cluster = name, "the cluster is engaged");
                         told.remove(&name);
-                        engaged.insert(name, cluster);
+                        engaged.insert(name, kubeconfig);
                     }
-                    // Once for each reason; it is tried again.
-                    Err(error) => {
-                        let text = error.to_string();
-                        if told.get(&name) != Some(&text) {
-                            tracing::warn!(
-                                cluster = name,
-                                error = text,
-                                "the cluster cannot be engaged; it is tried again"
-                            );
-                            told.insert(name, text);
-                        }
-                    }
+                    Err(error) => tell(&mut told, &name, "engaged", &error),
                 }
             }
         }
@@ -187,39 +177,14 @@ impl KubeconfigSecrets {
         let kubeconfig = secret.data.as_ref()?.get(&self.key)?.0.clone();
         Some((secret.metadata.name.clone()?, kubeconfig))
     }
-
-    async fn engage(&self, name: &str, kubeconfig: Vec<u8>, controllers: &Controllers) -> Result<Engaged> {
-        let client = client_of(&kubeconfig).await?;
-        controllers.add_cluster(name, client).await?;
-        let mut engaged = Engaged {
-            kubeconfig,
-            controllers: BTreeSet::new(),
-        };
-        for make in &self.controllers {
-            let controller = make(name);
-            let full = format!("{}-{name}", controller.name());
-            if let Err(error) = controllers.add(controller.named(&full).in_cluster(name)).await {
-                engaged.disengage(name, controllers).await?;
-                return Err(error);
-            }
-            engaged.controllers.insert(full);
-        }
-        Ok(engaged)
-    }
 }
 
-/// A cluster that is worked in.
-struct Engaged {
-    kubeconfig: Vec<u8>,
-    controllers: BTreeSet<String>,
-}
-
-impl Engaged {
-    async fn disengage(&self, name: &str, controllers: &Controllers) -> Result<()> {
-        for controller in &self.controllers {
-            controllers.remove(controller).await?;
-        }
-        controllers.remove_cluster(name).await.map(drop)
+/// Says why a cluster cannot be engaged or disengaged: once for each reason. It is tried again.
+fn tell(told: &mut BTreeMap<String, String>, cluster: &str, what: &str, error: &Error) {
+    let text = error.to_string();
+    if told.get(cluster) != Some(&text) {
+        tracing::warn!(cluster, error = text, "the cluster cannot be {what}; it is tried again");
+        told.insert(cluster.to_owned(), text);
     }
 }
 
@@ -261,9 +226,10 @@ fn reaches_out(kubeconfig: &Kubeconfig) -> Option<&'static str> {
 }
 
 impl Operator {
-    /// Works in every cluster of a list of kubeconfigs, which may change while the operator runs: the controllers of
-    /// [`KubeconfigSecrets::controller`] are added for each cluster that joins, and taken away from one that leaves. All
-    /// replicas do so; leader election and sharding decide, as for other controllers, which of them reconciles.
+    /// Has the clusters of a list of kubeconfigs, which may change while the operator runs: a cluster joins when its
+    /// kubeconfig is there, leaves when that is gone, and leaves and joins anew when it changes. Controllers
+    /// [in every cluster](crate::Controller::in_every_cluster) work there meanwhile. All replicas have the clusters;
+    /// leader election and sharding decide, as for other controllers, which of them reconciles.
     ///
     /// The role gets the right to read Secrets in that namespace. What the controllers may do elsewhere is a matter of
     /// the kubeconfigs.

@@ -175,7 +175,7 @@ pub use declaration::{Declaration, DeclaredController, DeclaredCrd, declare};
 pub use diff::{FieldChange, MAX_CHANGES, MAX_VALUE, changes_between};
 pub use election::LeaderElection;
 pub use error::{ApiError, BoxError, Error, Fails, Result};
-pub use events::{EventRecorder, EventType};
+pub use events::{EventNote, EventRecorder, EventType};
 pub use fleet::KubeconfigSecrets;
 pub use form::{Event, LazyObject};
 pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};

@@ -1,4 +1,4 @@
-//! The key that controllers work on: a namespace and a name, nothing else.
+//! The key that controllers work on: a cluster, a namespace and a name, nothing else.
 //!
 //! Invariant: a cluster-scoped object has no namespace, even if the caller named one; requests made from objects keep
 //! it that way, so that one object never has two keys.
@@ -10,15 +10,18 @@ use kube::Resource;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::client::HOME_CLUSTER;
 use crate::object::Given;
 
-/// Which object to reconcile (controller-runtime's `reconcile.Request`, client-go's `NamespacedName`). Cheap to clone.
+/// Which object to reconcile (multicluster-runtime's `reconcile.Request`, client-go's `NamespacedName`). Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
+    /// The cluster. `None` is the home cluster; in what a mapping or a waker answers, the one that the source is in.
+    pub cluster: Option<Arc<str>>,
 }
 
 impl Request {
@@ -33,7 +36,22 @@ impl Request {
         Request {
             namespace: namespace.filter(|namespace| !namespace.is_empty()).map(Arc::from),
             name: Arc::from(name),
+            cluster: None,
         }
+    }
+
+    /// The same object of another cluster: an object of the same name in two clusters is two keys.
+    ///
+    /// ```
+    /// use kubewright::Request;
+    /// let west = Request::new(Some("default"), "hello").in_cluster("west");
+    /// assert_eq!(west.to_string(), "cluster://west/default/hello");
+    /// assert_ne!(west, Request::new(Some("default"), "hello").in_cluster("east"));
+    /// ```
+    #[must_use]
+    pub fn in_cluster(self, name: &str) -> Request {
+        let cluster = Some(name).filter(|name| *name != HOME_CLUSTER).map(Arc::from);
+        Request { cluster, ..self }
     }
 
     /// The request for an object. An object without a name (not yet created) yields the empty name, which no object
@@ -48,6 +66,11 @@ impl Request {
         self.namespace.as_deref()
     }
 
+    /// The name of the cluster; [`HOME_CLUSTER`] for that of the manager.
+    pub fn cluster(&self) -> &str {
+        self.cluster.as_deref().unwrap_or(HOME_CLUSTER)
+    }
+
     /// The name as text.
     pub fn name(&self) -> &str {
         &self.name
@@ -56,9 +79,14 @@ impl Request {
 
 impl Serialize for Request {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut request = serializer.serialize_struct("Request", 2)?;
+        let fields = if self.cluster.is_some() { 3 } else { 2 };
+        let mut request = serializer.serialize_struct("Request", fields)?;
         request.serialize_field("namespace", &self.namespace())?;
         request.serialize_field("name", self.name())?;
+        match &self.cluster {
+            Some(cluster) => request.serialize_field("cluster", &**cluster)?,
+            None => request.skip_field("cluster")?,
+        }
         request.end()
     }
 }
@@ -69,14 +97,23 @@ impl<'de> Deserialize<'de> for Request {
         struct Written {
             namespace: Option<String>,
             name: String,
+            #[serde(default)]
+            cluster: String,
         }
-        let Written { namespace, name } = Written::deserialize(deserializer)?;
-        Ok(Request::new(namespace.as_deref(), &name))
+        let Written {
+            namespace,
+            name,
+            cluster,
+        } = Written::deserialize(deserializer)?;
+        Ok(Request::new(namespace.as_deref(), &name).in_cluster(&cluster))
     }
 }
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(cluster) = &self.cluster {
+            write!(f, "cluster://{cluster}/")?;
+        }
         match &self.namespace {
             Some(namespace) => write!(f, "{namespace}/{}", self.name),
             None => f.write_str(&self.name),

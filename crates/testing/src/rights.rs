@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 const ACCOUNT: &str = "controller-manager";
 /// The files whose roles the account is bound to: generated from the code, for leader election, and for the metrics'
 /// readers.
-const FILES: [&str; 3] = ["role.yaml", "leader_election_role.yaml", "metrics_auth_role.yaml"];
+const FILES: [&str; 3] = ["role.yaml", ELECTION, "metrics_auth_role.yaml"];
+const ELECTION: &str = "leader_election_role.yaml";
 
 /// The roles of a project.
 pub(crate) struct Rights {
@@ -40,6 +41,18 @@ impl Rights {
     pub(crate) fn account_of_package(operator: &str) -> Option<(String, &'static str)> {
         folder_of_package()?;
         Some((namespace_of(operator), ACCOUNT))
+    }
+
+    /// Whether an operator of the package that is tested may elect a leader: as the administrator, or by its role.
+    pub(crate) fn may_elect_in_package() -> Result<bool> {
+        let Some(folder) = folder_of_package() else {
+            return Ok(true);
+        };
+        let path = folder.join(ELECTION);
+        path.try_exists().map_err(|error| {
+            let why = format!("{}: {error}", path.display());
+            Error::Runtime(kubewright::Error::Configuration(why))
+        })
     }
 
     /// Those of a folder with a generated role.

@@ -194,6 +194,7 @@ fn role(project: &Project, plan: &Plan<'_>) -> Result<String, Diagnostic> {
                 "apps",
                 json!(["daemonsets", "deployments", "replicasets", "statefulsets"]),
             ),
+            rule("events.k8s.io", json!(["events"])),
         ],
     };
     for resource in &project.resources {

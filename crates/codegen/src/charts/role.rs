@@ -22,7 +22,7 @@ impl Rules {
         Rules(vec![
             rule("", &["namespaces"], &["get"]),
             rule("", &["secrets"], &["*"]),
-            rule("", &["events"], &["create", "patch"]),
+            rule("events.k8s.io", &["events"], &["create", "patch"]),
         ])
     }
 

@@ -300,6 +300,7 @@ fn derive(
     }
     if controller.events {
         let events = Kind {
+            group: "events.k8s.io".to_owned(),
             plural: "events".to_owned(),
             namespaced: true,
             ..Kind::default()

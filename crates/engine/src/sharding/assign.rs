@@ -5,9 +5,10 @@
 //! more than another. The hash is part of the contract between replicas, also of different builds: it must never change
 //! (a test holds its values).
 
-/// The shard of a key, of so many.
-pub fn shard_of(namespace: Option<&str>, name: &str, shards: usize) -> usize {
-    let hash = hash(&[namespace.unwrap_or_default(), name]);
+/// The shard of a key, of so many. `cluster` is empty for the home cluster.
+pub fn shard_of(cluster: &str, namespace: Option<&str>, name: &str, shards: usize) -> usize {
+    let parts = [namespace.unwrap_or_default(), name, cluster];
+    let hash = hash(if cluster.is_empty() { &parts[..2] } else { &parts });
     below(hash, shards)
 }
 
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn the_hash_never_changes() {
         let check = |namespace: Option<&str>, name: &str, shard: usize| {
-            assert_eq!(shard_of(namespace, name, 256), shard, "{namespace:?} {name}");
+            assert_eq!(shard_of("", namespace, name, 256), shard, "{namespace:?} {name}");
         };
         check(None, "", 9);
         check(None, "node-1", 26);
@@ -143,7 +144,7 @@ mod tests {
     fn keys_are_spread_evenly() {
         let mut counts = [0_usize; 16];
         for at in 0..16_000 {
-            counts[shard_of(Some("default"), &format!("shop-{at}"), 16)] += 1;
+            counts[shard_of("", Some("default"), &format!("shop-{at}"), 16)] += 1;
         }
         assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
     }

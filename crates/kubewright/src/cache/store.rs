@@ -154,6 +154,7 @@ impl From<&Request> for ObjectKey {
 impl From<&ObjectKey> for Request {
     fn from(key: &ObjectKey) -> Request {
         Request {
+            cluster: None,
             namespace: key.namespace.clone(),
             name: key.name.clone(),
         }

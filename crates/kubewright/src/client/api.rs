@@ -55,21 +55,26 @@ impl Client {
         &self,
         mut request: http::Request<kube::client::Body>,
     ) -> Result<http::Response<kube::client::Body>> {
-        if request.method() != http::Method::GET {
+        let reads = request.method() == http::Method::GET;
+        if !reads {
             let attempt = format!("{} {}", request.method(), request.uri().path());
             if self.only_reads {
                 return Err(Error::terminal(format!(
                     "{attempt}: it was not sent, because the mapping of a source only reads"
                 )));
             }
-            if self.fence.is_over() {
-                return Err(Error::NotLeading { attempted: attempt });
+            if let Some(refused) = self.refuse(reads, &attempt) {
+                return Err(refused);
             }
             if self.dry_run {
                 super::add_parameter(&mut request, "dryRun=All");
             }
         }
+        let writing = (!reads).then(|| self.fence.writing());
         let sent = timeout(self.request_deadline, self.kube().send(request)).await;
+        if let Some(writing) = writing {
+            writing.ended();
+        }
         Ok(sent.unwrap_or_else(|_| Err(late(self.request_deadline)))?)
     }
 }

@@ -391,11 +391,7 @@ impl Client {
             let why = "it was not sent, because the mapping of a source only reads; write in reconcile";
             return Err(Error::terminal(format!("{attempt}: {why}")));
         }
-        if !reads && self.fence.is_over() {
-            let attempted = attempt.to_owned();
-            return Err(Error::NotLeading { attempted });
-        }
-        let may_repeat = || reads || !self.fence.is_over();
+        let refuse = || self.refuse(reads, attempt);
         let span = trace::request(request.method(), request.uri().path());
         let sending = Sending {
             kube: self.kube(),
@@ -407,11 +403,19 @@ impl Client {
             span: &span,
         };
         let writing = (!reads).then(|| self.fence.writing());
-        let answer = sending.exchange(request, may_repeat).instrument(span.clone()).await;
+        let answer = sending.exchange(request, refuse).instrument(span.clone()).await;
         if let Some(writing) = writing {
             writing.ended();
         }
         answer.map_err(|error| Error::from_api(attempt, error))
+    }
+
+    /// Why a request is not sent now: the term of this client has ended by time, or was lost (LE6). Asked right before
+    /// each attempt, so that a wait before it counts.
+    fn refuse(&self, reads: bool, attempt: &str) -> Option<Error> {
+        (!reads && self.fence.is_over()).then(|| Error::NotLeading {
+            attempted: attempt.to_owned(),
+        })
     }
 
     async fn send_object(&self, attempt: &str, request: BuiltRequest, form: &Form) -> Result<Arc<dyn Cached>> {

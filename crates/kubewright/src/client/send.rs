@@ -21,7 +21,7 @@ use tracing::Span;
 
 use super::warnings::LoggedWarnings;
 use crate::clock::Entropy;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fault::fault_of;
 use crate::metrics::Metrics;
 use crate::trace;
@@ -78,16 +78,16 @@ pub(super) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends a request until it is answered, until trying again does not help, or until it may not be sent again; the
-    /// text of the answer.
+    /// Sends a request until it is answered, until trying again does not help, or until `refuse`, which is asked right
+    /// before each attempt, says why it is not sent any more; the text of the answer.
     pub(super) async fn exchange(
         &self,
         request: http::Request<Vec<u8>>,
-        may_repeat: impl Fn() -> bool,
+        refuse: impl Fn() -> Option<Error>,
     ) -> Result<String, kube::Error> {
         let began = Instant::now();
         let mut attempts = 0;
-        let answer = self.attempt(request, may_repeat, began, &mut attempts).await;
+        let answer = self.attempt(request, refuse, began, &mut attempts).await;
         trace::answered(self.span, attempts, || began.elapsed());
         answer
     }
@@ -95,13 +95,17 @@ impl Sending<'_> {
     async fn attempt(
         &self,
         request: http::Request<Vec<u8>>,
-        may_repeat: impl Fn() -> bool,
+        refuse: impl Fn() -> Option<Error>,
         began: Instant,
         attempts: &mut u32,
     ) -> Result<String, kube::Error> {
         let ends = began + self.deadline;
         let (head, body) = request.into_parts();
         loop {
+            if let Some(refused) = refuse() {
+                // `Error::from_api` takes it out again.
+                return Err(kube::Error::Service(Box::new(refused)));
+            }
             *attempts += 1;
             let request = http::Request::from_parts(head.clone(), Body::from(body.clone()));
             let failed = match timeout_at(ends, self.once(request, head.uri.path())).await {
@@ -119,9 +123,6 @@ impl Sending<'_> {
             let (path, attempt) = (head.uri.path(), *attempts);
             tracing::debug!(path, attempt, ?wait, error = %failed.error, "a request failed; it is sent again");
             tokio::time::sleep(wait).await;
-            if !may_repeat() {
-                return Err(failed.error);
-            }
         }
     }
 

@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::sources::KeyQueue;
+use super::key_queue::KeyQueue;
 use crate::cache::Keys;
 use crate::cause::{Cause, Causes};
 use crate::client::Client;

@@ -18,14 +18,13 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use tracing::field::Empty;
 
-use super::all_keys::{AllKeys, Panics};
-use super::indexes::ActiveIndex;
-use super::settle::counted;
-use super::sources::{ActiveSource, KeyQueue, OwnerKind, Source, SourceContext, SourceHealth, Standby, start_own};
+use super::engaged::{Engaged, Engagement, Parts, check_sources};
+use super::key_queue::{KeyQueue, Standby};
+use super::settle::{NEXT_TERM, counted};
+use super::sources::{OwnerKind, Source};
 use super::take_over::FreshShards;
-use super::{Controller, ErasedReconciler, Settings};
+use super::{Controller, EVERY_CLUSTER, ErasedReconciler, Settings};
 use crate::action::Action;
-use crate::cache::{KindInformers, SYNC_TIMEOUT, SharedInformer};
 use crate::cause::{Cause, Causes, Room};
 use crate::client::Client;
 use crate::clock::Clock;
@@ -33,7 +32,6 @@ use crate::context::{Context, Inner, Owning};
 use crate::error::{Error, Result};
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::observe::Observation;
-use crate::own_writes::OwnWrites;
 use crate::panic_place::end_with_place;
 use crate::queue::Queue;
 use crate::request::Request;
@@ -46,21 +44,15 @@ use crate::watchdog::Watchdog;
 /// A controller whose informers run and fill its queue.
 pub(crate) struct Prepared {
     pub(crate) name: Arc<str>,
-    /// The cluster of its work, and those that it watches.
+    /// The cluster of its work, unless it is every one, and those that it watches.
     pub(crate) clusters: BTreeSet<String>,
     reconciler: Box<dyn ErasedReconciler>,
-    /// Of the controller's own kind.
-    pub(super) own: KindInformers,
     own_kind: OwnerKind,
-    /// Of the controller, in its cluster.
+    /// Of the controller, in the home cluster or the one that it works in.
     pub(super) client: Client,
-    /// Of its own kind and of those that it owns and watches.
-    sources: Vec<ActiveSource>,
-    indexes: Vec<ActiveIndex>,
-    /// End with the controller.
-    _tasks: JoinSet<()>,
+    /// Where it works.
+    pub(crate) engaged: Arc<Engaged>,
     pub(super) queue: Queue<Request, Causes>,
-    own_writes: OwnWrites,
     /// Which keys are worked on here; without it all.
     pub(super) shards: Option<Shards>,
     /// Of which shards the caches are known to be new enough.
@@ -92,6 +84,9 @@ impl Controller {
                 "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
             )));
         }
+        if self.settings.every_cluster {
+            check_sources(&name, &self.sources)?;
+        }
         match &self.settings.finalizer {
             // The finalizer of a kind known at run time was named elsewhere, and may be on objects already.
             Some(finalizer) if self.form.says_kind => super::finalizer::check(&name, finalizer),
@@ -103,54 +98,50 @@ impl Controller {
     pub(crate) fn prepare(self, client: &Client, shards: Option<&Shards>) -> Result<Prepared> {
         let name: Arc<str> = Arc::from(self.name());
         self.check()?;
+        let clusters = {
+            let own = self.own_cluster();
+            let all = self.sources.iter().map(|source| source.cluster(own)).chain([own]);
+            let named = all.filter(|cluster| *cluster != EVERY_CLUSTER);
+            named.map(str::to_owned).collect()
+        };
         let queue = Queue::new(self.limiter);
         let shards = shards.filter(|_| !self.settings.on_every_replica).cloned();
-        let keys = KeyQueue {
-            inner: queue.clone(),
-            shards: shards.clone(),
-            standby: Standby::default(),
-            room: Room::default(),
-        };
-        let standby = keys.standby.clone();
+        let standby = Standby::default();
         let owner = OwnerKind::new(&self.form.resource, self.form.cluster_scoped);
-        let own_cluster = self.settings.cluster.as_str();
-        let watched = self.sources.iter().map(|source| source.cluster(own_cluster));
-        let clusters = watched.chain([own_cluster]).map(str::to_owned).collect();
-        let client = client.cluster(&self.settings.cluster)?.for_controller(&name);
-        let own = client.cache().parts_in(&self.form, self.settings.scope.clone());
-        let mut tasks = JoinSet::new();
-        let all = AllKeys::start(own.keys(), keys.clone(), &mut tasks);
-        let panics = Panics::of(&name, &client);
-        let mut sources = vec![start_own(&own, &self.predicates, keys.clone(), panics.clone())];
-        let indexes = self.indexes.into_iter();
-        let indexes = indexes.map(|index| index.start(&name, &client, &panics, &all));
-        let indexes = indexes.collect::<Result<_>>()?;
-        let context = SourceContext {
-            controller: &name,
-            cluster: &self.settings.cluster,
-            client: &client,
-            predicates: &self.predicates,
-            queue: keys,
+        let every = self.settings.every_cluster;
+        let home = client.cluster(&self.settings.cluster)?;
+        let parts = Parts {
+            controller: name.clone(),
+            form: self.form,
+            scope: self.settings.scope.clone(),
             owner: owner.clone(),
-            own: own.clone(),
-            all,
-            panics,
+            predicates: self.predicates,
+            sources: self.sources,
+            indexes: self.indexes,
+            queue: KeyQueue {
+                inner: queue.clone(),
+                cluster: None,
+                shards: shards.clone(),
+                standby: standby.clone(),
+                room: Room::default(),
+            },
         };
-        for source in self.sources {
-            sources.push(source.start(&context)?);
+        let engaged = Engaged::nowhere(parts, every);
+        match every {
+            false => engaged.engage(&home)?,
+            true => client
+                .other_clusters()
+                .iter()
+                .try_for_each(|(_, other)| engaged.engage(other))?,
         }
         Ok(Prepared {
+            client: home.for_controller(&name),
             name,
             clusters,
             reconciler: self.reconciler,
-            own,
             own_kind: owner,
-            client,
-            sources,
-            indexes,
-            _tasks: tasks,
+            engaged: Arc::new(engaged),
             queue,
-            own_writes: OwnWrites::new(),
             shards,
             fresh: FreshShards::default(),
             standby,
@@ -165,31 +156,10 @@ impl Prepared {
     /// # Errors
     /// When they take longer than the controller's limit, if it has one.
     pub(crate) async fn synced(&self) -> Result<()> {
-        let limit = self.settings.sync_timeout;
-        let within = limit.unwrap_or(SYNC_TIMEOUT);
-        loop {
-            let all = self.informers().map(|informer| informer.synced_within(within));
-            match futures::future::try_join_all(all).await {
-                Ok(_) => return Ok(()),
-                Err(error) if limit.is_some() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(controller = %self.name, %error, "the controller waits for its caches; others work");
-                }
-            }
+        match self.engaged.only() {
+            Some(only) => only.synced(&self.name, self.settings.sync_timeout).await,
+            None => Ok(()),
         }
-    }
-
-    /// The informers of its sources and indexes.
-    pub(super) fn informers(&self) -> impl Iterator<Item = &SharedInformer> {
-        let fed = self.sources.iter().flat_map(ActiveSource::informers);
-        fed.chain(self.indexes.iter().flat_map(ActiveIndex::informers))
-    }
-
-    /// The health of the sources, for as long as the controller lives.
-    pub(crate) fn sources(&self) -> Vec<SourceHealth> {
-        let indexed = self.indexes.iter().flat_map(ActiveIndex::informers);
-        let fed = self.sources.iter().flat_map(ActiveSource::watched);
-        fed.chain(indexed.map(SourceHealth::of)).collect()
     }
 
     /// Runs until the stop: in every term workers take keys, and between the terms the queue fills.
@@ -251,6 +221,7 @@ impl Prepared {
                 biased;
                 ended = run.work_until(workers, &permits, &stop) => ended?,
                 never = prepared.take_over(&progress) => match never {},
+                never = prepared.engaged.open(&prepared.queue) => match never {},
             };
             if ended == Ended::Stopped {
                 break;
@@ -268,7 +239,10 @@ impl Prepared {
         permit: &Permit,
         stop: &Stop,
     ) -> (Arc<Workers>, JoinSet<()>) {
-        let client = self.client.under(permit.fence()).noted_in(&self.own_writes);
+        let client = match self.engaged.only() {
+            Some(only) => only.client.under(permit.fence()).noted_in(&only.own_writes),
+            None => self.client.under(permit.fence()),
+        };
         let workers = self.settings.concurrency;
         client.observers().notify(|| Observation::ControllerStarted {
             controller: self.name.clone(),
@@ -338,9 +312,7 @@ impl TakenKey<'_> {
 impl Drop for TakenKey<'_> {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            let causes = Causes::of(Cause::requested(
-                "its reconcile was dropped when this replica stopped leading",
-            ));
+            let causes = Causes::of(Cause::requested(NEXT_TERM));
             self.queue.add(request, Priority::NORMAL, causes);
         }
         if let Some(worked) = self.queue.done(self.token) {
@@ -360,6 +332,10 @@ impl Workers {
             () = permit.over() => return Ok(self.abandon(workers, permits).await),
             ended = workers.join_next() => ended,
         };
+        if died.is_some() && permit.fence().is_over() {
+            // A process that stood still: its workers look at the time, and no timer has had its turn yet.
+            return Ok(self.abandon(workers, permits).await);
+        }
         self.prepared.queue.shut_down();
         if let Some(ended) = died {
             // Workers end with the queue. A worker that ends before is an error.
@@ -465,6 +441,9 @@ impl Workers {
     }
 
     async fn reconcile(&self, work: Work<Request, Causes>, permit: &Permit) {
+        let Some((engagement, work)) = self.prepared.engaged.admit(work, &self.prepared.queue) else {
+            return;
+        };
         let Work {
             item: request,
             causes,
@@ -488,7 +467,7 @@ impl Workers {
         trace::caused(&span, &causes, waited);
         async {
             tracing::debug!(?causes, "reconcile starts");
-            if self.prepared.own_writes.woke(&request, &causes) {
+            if engagement.own_writes.woke(&request, &causes) {
                 self.metrics.self_woken();
             }
             let observers = self.client.observers();
@@ -505,10 +484,14 @@ impl Workers {
             });
             let began = tokio::time::Instant::now();
             let result = self
-                .guarded(&request, self.context(&request, causes, reconcile_id, permit))
+                .guarded(
+                    &request,
+                    &engagement,
+                    self.context(&request, &engagement, causes, reconcile_id, permit),
+                )
                 .await;
             let took = began.elapsed();
-            let outcome = self.settle(&request, retries, result);
+            let outcome = self.settle(&request, retries, permit, result);
             self.metrics.ended(counted(&outcome), took);
             tracing::debug!(?outcome, ?took, "reconcile ended");
             observers.notify(|| Observation::ReconcileFinished {
@@ -523,13 +506,24 @@ impl Workers {
         .await;
     }
 
-    fn context(&self, request: &Request, causes: Vec<Cause>, reconcile_id: u64, permit: &Permit) -> Context {
+    fn context(
+        &self,
+        request: &Request,
+        engagement: &Engagement,
+        causes: Vec<Cause>,
+        reconcile_id: u64,
+        permit: &Permit,
+    ) -> Context {
+        let is_usual = self.prepared.shards.is_none() && !self.prepared.engaged.is_everywhere();
         Context::from_inner(Inner {
             request: request.clone(),
             causes,
-            client: match self.prepared.shards {
-                None => self.client.clone(),
-                Some(_) => Arc::new(self.client.under(permit.fence())),
+            client: match is_usual {
+                true => self.client.clone(),
+                false => {
+                    let client = engagement.client.under(permit.fence());
+                    Arc::new(client.noted_in(&engagement.own_writes))
+                }
             },
             controller: self.prepared.name.clone(),
             reconcile_id,
@@ -542,10 +536,9 @@ impl Workers {
     }
 
     /// The reconcile, with panics and timeouts turned into errors.
-    async fn guarded(&self, request: &Request, ctx: Context) -> Result<Action> {
+    async fn guarded(&self, request: &Request, engagement: &Engagement, ctx: Context) -> Result<Action> {
         let Prepared {
             reconciler,
-            own,
             own_kind,
             settings,
             ..
@@ -558,7 +551,7 @@ impl Workers {
                  Request::new(None, {name:?})"
             )));
         }
-        let informer = own.of(request.namespace());
+        let informer = engagement.own.of(request.namespace());
         let finalizer = settings.finalizer.as_deref();
         let reconcile = AssertUnwindSafe(reconciler.reconcile(informer, request, ctx, finalizer)).catch_unwind();
         let result = match self.prepared.settings.reconcile_timeout {

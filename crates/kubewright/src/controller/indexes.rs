@@ -67,7 +67,7 @@ impl Index {
 
     /// Starts the informers of the kind, and files their objects from now on.
     pub(super) fn start(
-        self,
+        &self,
         controller: &str,
         client: &Client,
         panics: &Panics,
@@ -77,8 +77,8 @@ impl Index {
             What::Part(scope) => client.cache().declare_read(&self.form, scope.clone()),
             What::Filed { .. } => client.cache().pinned_of(&self.form),
         };
-        let (name, values) = match self.what {
-            What::Filed { name, values } => (name, values),
+        let (name, values) = match &self.what {
+            What::Filed { name, values } => (name.clone(), values),
             What::Part(_) => {
                 return Ok(ActiveIndex {
                     name: None,

@@ -22,7 +22,7 @@ use kubewright_engine::{Event, Meta, ObjectKey};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::sources::KeyQueue;
+use super::key_queue::KeyQueue;
 use crate::cache::{Keys, KubeMeta};
 use crate::cause::{Cause, Causes};
 use crate::client::Client;

@@ -5,18 +5,22 @@
 //!
 //! - `watch.rs`: sources as they are declared,
 //! - `sources.rs`: from events to keys,
+//! - `key_queue.rs`: where they put the keys,
 //! - `all_keys.rs`: changes that concern every key,
 //! - `mapper.rs`: from events to keys by slow functions,
+//! - `engaged.rs`: the clusters in which a controller works,
 //! - `control_loop.rs`: from keys to reconciles.
 
 mod all_keys;
 mod control_loop;
+mod engaged;
 mod finalizer;
 mod indexes;
+mod key_queue;
 mod mapper;
 mod settle;
 mod sources;
-mod take_over;
+pub(crate) mod take_over;
 pub(crate) mod waker;
 mod watch;
 
@@ -45,11 +49,15 @@ use crate::webhook::Kind;
 use finalizer::Step;
 
 pub use self::finalizer::Cleanup;
+/// Stands for all clusters that join a manager, in declarations and checks. No cluster has this name.
+pub(crate) const EVERY_CLUSTER: &str = "*";
 pub(crate) use control_loop::{LoopEvents, Prepared, WorkerOptions};
+pub(crate) use engaged::Engaged;
 use indexes::Index;
+pub(crate) use key_queue::KeyQueue;
 use sources::Predicates;
 pub use sources::Source;
-pub(crate) use sources::{KeyQueue, Relation, SourceHealth};
+pub(crate) use sources::{Relation, SourceHealth};
 pub use watch::Watch;
 
 /// Brings the world in line with one kind of object (controller-runtime's `Reconciler`).
@@ -155,6 +163,7 @@ pub(crate) struct Settings {
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) scope: Scope,
     pub(crate) cluster: String,
+    pub(crate) every_cluster: bool,
     pub(crate) on_every_replica: bool,
     pub(crate) finalizer: Option<String>,
 }
@@ -225,6 +234,7 @@ impl Controller {
                 reconcile_timeout: None,
                 scope: Scope::all(),
                 cluster: HOME_CLUSTER.to_owned(),
+                every_cluster: false,
                 on_every_replica: false,
                 finalizer: None,
             },
@@ -378,10 +388,18 @@ impl Controller {
 
     /// The kinds that are owned and watched in the home cluster, for the declaration.
     pub(crate) fn related(&self) -> impl Iterator<Item = (Relation, Kind)> {
-        let at_home = |source: &&Source| source.cluster(&self.settings.cluster) == HOME_CLUSTER;
+        let at_home = |source: &&Source| source.cluster(self.own_cluster()) == HOME_CLUSTER;
         let sources = self.sources.iter().filter(at_home).filter_map(Source::related);
-        let indexes = self.indexes.iter().filter(|_| self.settings.cluster == HOME_CLUSTER);
+        let indexes = self.indexes.iter().filter(|_| self.own_cluster() == HOME_CLUSTER);
         sources.chain(indexes.map(|index| (Relation::Watches, index.kind())))
+    }
+
+    /// The cluster of its own kind, or [`EVERY_CLUSTER`].
+    pub(crate) fn own_cluster(&self) -> &str {
+        match self.settings.every_cluster {
+            true => EVERY_CLUSTER,
+            false => &self.settings.cluster,
+        }
     }
 
     /// The rules of the reconciler, then the controller's.
@@ -463,13 +481,29 @@ impl Controller {
     /// Reconciles the kind in another cluster of the manager, which
     /// [`ManagerBuilder::cluster`](crate::ManagerBuilder::cluster) has named: there are the kinds that it owns and
     /// watches (unless a [`Watch::in_cluster`](crate::Watch::in_cluster) says another), its client and its events.
-    /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters add a
-    /// controller for each, with a name of its own.
+    /// [`Client::cluster`](crate::Client::cluster) leads to the others. For the same work in several clusters see
+    /// [`in_every_cluster`](Controller::in_every_cluster).
     ///
     /// The generated role has no rules for other clusters: the rights there are a matter of their kubeconfig.
     #[must_use]
     pub fn in_cluster(mut self, name: impl Into<String>) -> Controller {
-        self.settings.cluster = name.into();
+        (self.settings.cluster, self.settings.every_cluster) = (name.into(), false);
+        self
+    }
+
+    /// Reconciles the kind in every cluster of the manager but the home cluster, also in those that join while it runs,
+    /// until they leave (multicluster-runtime's engaged clusters). One queue and one set of workers serve all of them, and
+    /// [`Request::cluster`] says which one a key is of; [`Operator::fleet`](crate::Operator::fleet) has clusters join and
+    /// leave. A cluster that cannot be reached holds up no other: its keys wait until its caches are synced, and
+    /// `/readyz` names it in a remark.
+    ///
+    /// Keys that a mapping or a [`Waker`](crate::Waker) answers without a cluster are those of the cluster that was
+    /// watched; those of a source that all share, such as [`Watch::in_cluster`] and a waker, are keys in each.
+    ///
+    /// The generated role has no rules for other clusters: the rights there are a matter of their kubeconfig.
+    #[must_use]
+    pub fn in_every_cluster(mut self) -> Controller {
+        (self.settings.cluster, self.settings.every_cluster) = (HOME_CLUSTER.to_owned(), true);
         self
     }
 

@@ -1,7 +1,8 @@
 //! What the outcome of a reconcile means for its key: when it runs again.
 //!
 //! Invariant: R5 success forgets the key's failures, an error lets the delay grow, a terminal error drops the key until
-//! the next event. Not here: the delays, which the engine's queue decides.
+//! the next event; a write that was refused because the term is over says nothing about the key, which waits for the
+//! next term without a delay. Not here: the delays, which the engine's queue decides.
 
 use std::time::Duration;
 
@@ -14,10 +15,14 @@ use crate::error::{Error, Result, text_of};
 use crate::metrics::ReconcileResult;
 use crate::observe::Outcome;
 use crate::request::Request;
+use crate::term::Permit;
+
+/// Why a key runs again whose reconcile the end of the term cut short.
+pub(super) const NEXT_TERM: &str = "its reconcile ended when this replica stopped leading";
 
 impl Workers {
     /// Decides when the key runs again (R5).
-    pub(super) fn settle(&self, request: &Request, retries: u32, result: Result<Action>) -> Outcome {
+    pub(super) fn settle(&self, request: &Request, retries: u32, permit: &Permit, result: Result<Action>) -> Outcome {
         let queue = &self.prepared.queue;
         let error = match result {
             // The queue forgets failures at the end of a run that asks for no retry.
@@ -45,6 +50,17 @@ impl Workers {
                 "reconcile failed for good; it runs again when something changes"
             );
             return Outcome::Terminal { error: text };
+        }
+        // A client of an earlier term is refused in this one, too; that is retried as any error.
+        if matches!(error.deciding(), Error::NotLeading { .. }) && permit.fence().is_over() {
+            self.metrics.stopped_leading();
+            tracing::info!(
+                reason = text,
+                "reconcile ends, because this replica does not lead any more"
+            );
+            let causes = Causes::of(Cause::requested(NEXT_TERM));
+            queue.add(request.clone(), Priority::NORMAL, causes);
+            return Outcome::NotLeading { error: text };
         }
         let attempt = retries + 1;
         let causes = Causes::of(Cause::retry(attempt, text.clone()));
@@ -81,7 +97,7 @@ pub(super) fn counted(outcome: &Outcome) -> ReconcileResult {
     match outcome {
         Outcome::Done => ReconcileResult::Success,
         Outcome::RequeueAfter(_) => ReconcileResult::RequeueAfter,
-        Outcome::Conflict { .. } => ReconcileResult::Requeue,
+        Outcome::Conflict { .. } | Outcome::NotLeading { .. } => ReconcileResult::Requeue,
         Outcome::Retry { .. } | Outcome::Terminal { .. } => ReconcileResult::Error,
     }
 }

@@ -7,18 +7,18 @@
 
 use std::any::TypeId;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
 use kubewright_engine::dispatch::Handler;
-use kubewright_engine::queue::{Merge, Priority};
+use kubewright_engine::queue::Priority;
 use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
 use super::all_keys::{AllKeys, Panics};
+use super::key_queue::KeyQueue;
 use super::mapper::{LookUp, Mapper, SourceError};
 use crate::cache::{Core, Health, Keys, KindInformers, Scope, SharedInformer};
 use crate::cause::{Cause, CauseKind, Causes, Room};
@@ -28,76 +28,8 @@ use crate::controller::waker::Waker;
 use crate::error::{Error, Result};
 use crate::form::{self, Cached, Form, typed_event};
 use crate::object::{AnyObject, group_of};
-use crate::queue::Queue;
 use crate::request::Request;
-use crate::sharding::Shards;
 use crate::webhook::Kind;
-
-impl Merge for Causes {
-    fn merge(&mut self, later: Causes) {
-        for cause in later.into_vec() {
-            self.push(cause);
-        }
-    }
-}
-
-/// The queue of a controller, for its sources. Keys of other replicas' shards do not enter (SH7).
-#[derive(Clone)]
-pub(crate) struct KeyQueue {
-    pub(crate) inner: Queue<Request, Causes>,
-    pub(crate) shards: Option<Shards>,
-    pub(crate) standby: Standby,
-    /// For the states that the causes of its keys keep.
-    pub(crate) room: Room,
-}
-
-/// Whether another replica leads. Keys are queued meanwhile, without their causes: those of every object that changes
-/// would stay for as long as the other one leads.
-#[derive(Clone, Default)]
-pub(crate) struct Standby(Arc<AtomicBool>);
-
-impl Standby {
-    pub(crate) fn set(&self, is_standby: bool) {
-        self.0.store(is_standby, Ordering::Relaxed);
-    }
-
-    fn is(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-impl KeyQueue {
-    /// Whether the key is worked on by this replica.
-    pub(crate) fn holds(&self, request: &Request) -> bool {
-        self.shards.as_ref().is_none_or(|shards| shards.holds(request))
-    }
-
-    pub(crate) fn add(&self, request: Request, priority: Priority, mut causes: Causes) {
-        if self.standby.is() {
-            causes.forget();
-        }
-        if self.holds(&request) {
-            self.inner.add(request, priority, causes);
-        }
-    }
-
-    /// As [`KeyQueue::add`], not before the delay is over.
-    pub(super) fn add_after(&self, request: Request, delay: Duration, priority: Priority, mut causes: Causes) {
-        if self.standby.is() {
-            causes.forget();
-        }
-        if self.holds(&request) {
-            self.inner.add_after(request, delay, priority, causes);
-        }
-    }
-
-    /// As [`KeyQueue::add`], after the key's own backoff.
-    fn add_rate_limited(&self, request: Request, causes: Causes) {
-        if self.holds(&request) {
-            self.inner.add_rate_limited(request, causes);
-        }
-    }
-}
 
 /// What a source needs to start: the queue of its controller, and the names in messages.
 pub(crate) struct SourceContext<'a> {
@@ -387,6 +319,11 @@ impl Source {
         }
     }
 
+    /// Whether its objects name their owners in another cluster than the controller's, by owner references.
+    pub(super) fn owns_elsewhere(&self) -> bool {
+        matches!(&self.0, Declared::Watch(watching) if watching.cluster.is_some() && matches!(watching.mapping, Mapping::Owner { .. }))
+    }
+
     pub(crate) fn related(&self) -> Option<(Relation, Kind)> {
         let Declared::Watch(watching) = &self.0 else {
             return None;
@@ -399,18 +336,18 @@ impl Source {
     }
 
     /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
-    pub(crate) fn start(self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+    pub(crate) fn start(&self, context: &SourceContext<'_>) -> Result<ActiveSource> {
         let (queue, own) = (context.queue.clone(), context.own.keys());
-        Ok(match self.0 {
+        Ok(match &self.0 {
             Declared::Watch(watching) => watching.start(context)?,
             Declared::Waker(waker) => {
                 let connection = waker.connect(queue, own);
-                ActiveSource::of(Origin::Waker(waker, connection))
+                ActiveSource::of(Origin::Waker(waker.clone(), connection))
             }
             Declared::Timer(period) => {
                 let mut source = ActiveSource::of(Origin::Timer);
                 let entropy = context.client.cache().env().entropy.clone();
-                source.tasks.spawn(tick(period, own, queue, entropy));
+                source.tasks.spawn(tick(*period, own, queue, entropy));
                 source
             }
         })
@@ -433,7 +370,7 @@ async fn tick(period: Duration, own: Keys, queue: KeyQueue, entropy: Entropy) {
 
 impl Watching {
     /// Feeds the queue from the informer of the kind.
-    fn start(self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+    fn start(&self, context: &SourceContext<'_>) -> Result<ActiveSource> {
         let cluster = self.cluster.as_deref().unwrap_or(context.cluster);
         if cluster != context.cluster && matches!(self.mapping, Mapping::Owner { .. }) {
             return Err(Error::Configuration(format!(
@@ -443,17 +380,17 @@ impl Watching {
             )));
         }
         let client = context.client.cluster(cluster)?;
-        let parts = client.cache().parts_in(&self.form, self.scope);
+        let parts = client.cache().parts_in(&self.form, self.scope.clone());
         let maps = matches!(self.mapping, Mapping::Mapped(_) | Mapping::LookedUp(_));
         if maps || !self.filters.is_empty() || context.predicates.concern(self.form.id) {
             parts.check_objects();
         }
-        let (of_kind, of_source) = (context.predicates.of(self.form.id), self.filters);
+        let (of_kind, of_source) = (context.predicates.of(self.form.id), self.filters.clone());
         let filter: Filter = Arc::new(move |event| of_kind(event) && of_source.iter().all(|filter| filter(event)));
         let (queue, priority, panics) = (context.queue.clone(), self.priority, context.panics.clone());
-        Ok(match self.mapping {
+        Ok(match &self.mapping {
             Mapping::Owner { any } => {
-                let owner = context.owner.clone();
+                let (owner, any) = (context.owner.clone(), *any);
                 let keys = move |event: &Event<Any>| {
                     let states = each_state(event);
                     Some(states.flat_map(|object| owner.owners_of(object, any)).collect())
@@ -462,6 +399,7 @@ impl Watching {
             }
             Mapping::Mapped(map) => {
                 let (catching, all, kind) = (panics.clone(), context.all.clone(), self.kind.kind.clone());
+                let map = map.clone();
                 let keys = move |event: &Event<Any>| {
                     let keys = || each_state(event).flat_map(|object| map(object)).collect();
                     let keys = catching.catch("mapping", &kind, keys);
@@ -482,7 +420,7 @@ impl Watching {
                 let name = format!("{}, {}", context.controller, self.kind.kind);
                 let client = context.client.only_reading();
                 let room = queue.room.clone();
-                let mapper = Mapper::start(&name, map, client, queue, context.own.keys(), &mut tasks);
+                let mapper = Mapper::start(&name, map.clone(), client, queue, context.own.keys(), &mut tasks);
                 let changes = mapper.sender();
                 let put = move |event: &Event<Any>, passed: Passed<'_>| {
                     let cause = passed.broken.unwrap_or_else(|| cause_of(passed.resource, event, &room));

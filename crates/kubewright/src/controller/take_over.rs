@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::control_loop::{LoopEvents, Prepared};
 use crate::cache::{Health, SharedInformer};
 use crate::cause::{Cause, Causes};
+use crate::client::Client;
 use crate::request::Request;
 use crate::sharding::Generation;
 
@@ -32,30 +33,15 @@ impl Prepared {
         progress.waits(Some(
             "it waits until its caches show everything that the last holder of the Lease wrote",
         ));
-        let deadline = Instant::now() + DEADLINE;
-        // Kinds that reconciles have read so far are not the controller's own, so that they delay it only while their
-        // watches work.
-        let works = |informer: &SharedInformer| informer.health() == Health::Synced;
-        let read = self.client.cache().informers().into_iter().filter(works);
-        let all = self.informers().cloned().chain(read).map(|informer| async move {
-            let caught_up = informer.caught_up(since, deadline).await;
-            caught_up.map_err(|why| format!("{}: {why}", informer.name()))
-        });
-        let all = futures::future::join_all(all).await;
-        let behind: Vec<String> = all.into_iter().filter_map(Result::err).collect();
-        if !behind.is_empty() {
-            tracing::warn!(
-                controller = %self.name,
-                ?behind,
-                "the controller begins after {DEADLINE:?}, although caches may be older than what the last holder of the Lease wrote"
-            );
-        }
+        let own = self.engaged.informers();
+        self.engaged.must_catch_up(since);
+        until_fresh(&self.name, own.into_iter().chain(working(&self.client)), since).await;
         progress.waits(None);
     }
 
     /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
     pub(super) fn add_all(&self) {
-        for request in self.own.keys().all() {
+        for request in self.engaged.keys() {
             let causes = Causes::of(Cause::requested("this replica leads again"));
             self.queue.add(request, Priority::LOW, causes);
         }
@@ -75,13 +61,38 @@ impl Prepared {
             for (request, causes) in self.fresh.confirm(known.clone()) {
                 self.queue.add(request, Priority::NORMAL, causes);
             }
-            for request in self.own.keys().all() {
+            for request in self.engaged.keys() {
                 if gained.has(&request) {
                     let causes = Causes::of(Cause::requested("this replica takes over its shard"));
                     self.queue.add(request, Priority::LOW, causes);
                 }
             }
         }
+    }
+}
+
+/// The informers of a client whose watches work now. Others are not waited for: what was read once, or by somebody else,
+/// delays nobody.
+pub(crate) fn working(client: &Client) -> impl Iterator<Item = SharedInformer> + use<> {
+    let all = client.cache().informers().into_iter();
+    all.filter(|informer| informer.health() == Health::Synced)
+}
+
+/// Waits until these informers show what was written before `since`, or until the deadline has passed, which is logged.
+pub(crate) async fn until_fresh(who: &str, informers: impl Iterator<Item = SharedInformer>, since: Instant) {
+    let deadline = Instant::now() + DEADLINE;
+    let all = informers.map(|informer| async move {
+        let caught_up = informer.caught_up(since, deadline).await;
+        caught_up.map_err(|why| format!("{}: {why}", informer.name()))
+    });
+    let all = futures::future::join_all(all).await;
+    let behind: Vec<String> = all.into_iter().filter_map(Result::err).collect();
+    if !behind.is_empty() {
+        tracing::warn!(
+            who,
+            ?behind,
+            "it begins after {DEADLINE:?}, although caches may be older than what the last holder of the Lease wrote"
+        );
     }
 }
 

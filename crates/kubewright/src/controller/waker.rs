@@ -208,11 +208,7 @@ impl Waker {
 impl Connection {
     /// Whether the key is worked on here.
     fn put(&self, WakeUp(request, cause): &WakeUp) -> bool {
-        let add = |request: Request| {
-            let here = self.queue.holds(&request);
-            self.queue.add(request, Priority::NORMAL, Causes::of(cause.clone()));
-            here
-        };
+        let add = |request: Request| self.queue.add(request, Priority::NORMAL, Causes::of(cause.clone()));
         match request {
             Some(request) => add(request.clone()),
             None => {

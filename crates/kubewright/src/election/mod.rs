@@ -114,9 +114,14 @@ impl LeaderElection {
 
 /// The host's name and a random number, as client-go's users build it.
 pub(crate) fn identity(entropy: &Entropy) -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let host = kernel
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty());
-    format!("{}_{:016x}", host.as_deref().unwrap_or("kubewright"), entropy.draw())
+    format!("{}_{:016x}", host_name(), entropy.draw())
+}
+
+/// The host's name, which in a pod is the pod's.
+pub(crate) fn host_name() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match kernel.trim() {
+        "" => "kubewright".to_owned(),
+        name => name.to_owned(),
+    }
 }

@@ -8,7 +8,7 @@ use super::options::Options;
 use super::{Controllers, Manager};
 use crate::cache::collector;
 use crate::client::{Client, HOME_CLUSTER};
-use crate::controller::Controller;
+use crate::controller::{Controller, EVERY_CLUSTER};
 use crate::error::{Error, Result};
 use crate::metrics::MetricsServer;
 use crate::observe::Observers;
@@ -97,7 +97,8 @@ impl ManagerBuilder {
         let home = common.client(&self.client, None);
         let mut others = BTreeMap::new();
         for (name, kube) in &self.options.clusters {
-            if name == HOME_CLUSTER || others.insert(name.clone(), common.client(kube, Some(name))).is_some() {
+            let is_reserved = name == HOME_CLUSTER || name == EVERY_CLUSTER;
+            if is_reserved || others.insert(name.clone(), common.client(kube, Some(name))).is_some() {
                 return Err(Error::Configuration(format!(
                     "{}: a cluster is named {name:?}; each needs a name of its own that is not empty",
                     self.options.name

@@ -24,7 +24,7 @@ impl Options {
         for controller in &self.controllers {
             controller.check()?;
             for (type_of, kind, name) in controller.indexes.iter().filter_map(|index| index.named()) {
-                if !indexes.insert((controller.settings.cluster.clone(), type_of, name.to_owned())) {
+                if !indexes.insert((controller.own_cluster().to_owned(), type_of, name.to_owned())) {
                     return Err(Error::Configuration(format!(
                         "controller {}: {kind} has an index {name:?} already; an index is declared once, and every controller reads it",
                         controller.name()

@@ -14,6 +14,7 @@ use super::stages::Group;
 use crate::cache::{Cache, StoreOptions, collector};
 use crate::client::{Client, HOME_CLUSTER};
 use crate::clock::Env;
+use crate::controller::EVERY_CLUSTER;
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::metrics::Metrics;
@@ -88,7 +89,7 @@ impl Clusters {
 
     /// From now on there is this cluster, too.
     pub(super) fn join(&mut self, name: &str, kube: &kube::Client) -> Result<()> {
-        if name == HOME_CLUSTER || self.leaving.contains_key(name) {
+        if name == HOME_CLUSTER || name == EVERY_CLUSTER || self.leaving.contains_key(name) {
             return Err(Error::Configuration(format!(
                 "cannot add cluster {name:?}: each needs a name of its own that is not empty"
             )));
@@ -100,13 +101,15 @@ impl Clusters {
         Ok(())
     }
 
-    /// From now on there is no such cluster; `false` when there was none. `users`: the controllers that work there.
-    pub(super) fn leave(&mut self, name: &str, users: &BTreeSet<String>) -> Result<bool> {
+    /// Whether a cluster of this name can leave: `false` when there is none. `users`: the controllers that work there
+    /// and are not in every cluster.
+    pub(super) fn may_leave(&self, name: &str, users: &BTreeSet<String>) -> Result<bool> {
         if name == HOME_CLUSTER {
             let why = "the manager's own cluster cannot be taken away";
             return Err(Error::Configuration(why.to_owned()));
         }
-        if !users.is_empty() && self.leaving.contains_key(name) {
+        let is_there = self.leaving.contains_key(name);
+        if is_there && !users.is_empty() {
             let names: Vec<&str> = users.iter().map(String::as_str).collect();
             return Err(Error::Configuration(format!(
                 "cannot take cluster {name:?} away, because these controllers work there or watch it: {}; remove them \
@@ -114,13 +117,16 @@ impl Clusters {
                 names.join(", ")
             )));
         }
-        let Some(leaving) = self.leaving.remove(name) else {
-            return Ok(false);
-        };
-        self.client.leave(name);
-        leaving.notify_one();
-        tracing::info!(cluster = name, "cluster leaves");
-        Ok(true)
+        Ok(is_there)
+    }
+
+    /// From now on there is no such cluster; nothing works there any more.
+    pub(super) fn leave(&mut self, name: &str) {
+        if let Some(leaving) = self.leaving.remove(name) {
+            self.client.leave(name);
+            leaving.notify_one();
+            tracing::info!(cluster = name, "cluster leaves");
+        }
     }
 
     /// Lets events be written there until it leaves, or the manager ends.

@@ -3,19 +3,20 @@
 //! Invariants: M6 a controller added to a running manager begins at once, one added before waits for it, and after its
 //! end it is an error; a controller that was removed has ended when the removal is answered, and nothing of it is left
 //! in its informers; names are unique. A cluster (`clusters.rs`) leaves only when every controller that worked there or
-//! watched it has ended.
+//! watched it has ended; one that works in every cluster (`controller/engaged.rs`) is engaged when a cluster joins, and
+//! disengaged before it leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use tokio::sync::{mpsc, oneshot};
 
 use super::clusters::Clusters;
 use super::guarded::Started;
 use super::stages::Group;
-use crate::controller::{Controller, LoopEvents, Prepared, SourceHealth, WorkerOptions};
+use crate::controller::{Controller, Engaged, LoopEvents, Prepared, SourceHealth, WorkerOptions};
 use crate::error::{Error, Result};
 use crate::health::Checks;
 use crate::sharding::Shards;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Remove(String, oneshot::Sender<bool>),
     Join(String, Box<Reachable>, oneshot::Sender<Result<()>>),
     Leave(String, oneshot::Sender<Result<bool>>),
+    /// Of the manager itself: nothing works in this cluster any more.
+    Left(String, oneshot::Sender<Result<bool>>),
 }
 
 /// How a cluster is reached.
@@ -82,31 +85,25 @@ impl Controllers {
     /// before, and controllers may be added that work in it or watch it. Nothing is asked of it before that, so that
     /// one that cannot be reached can be added, too: a controller that works there waits, and `/readyz` says so.
     ///
+    /// Controllers that work [in every cluster](Controller::in_every_cluster) do so there from now on. This is the end that
+    /// a provider of clusters calls, as [`KubeconfigSecrets`](crate::KubeconfigSecrets) does.
+    ///
     /// ```
-    /// # use std::sync::Arc;
-    /// # use kubewright::{Action, Context, Reconciler};
-    /// # use kubewright::k8s_openapi::api::core::v1::ConfigMap;
-    /// # struct Mirror;
-    /// # impl Reconciler for Mirror {
-    /// #     type Object = ConfigMap;
-    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
-    /// # }
-    /// use kubewright::{Controller, Controllers, Result, kube};
+    /// use kubewright::{Controllers, Result, kube};
     ///
     /// async fn joined(controllers: &Controllers, name: &str, client: kube::Client) -> Result<()> {
-    ///     controllers.add_cluster(name, client).await?;
-    ///     controllers.add(Controller::of(Mirror).named(format!("mirror-{name}")).in_cluster(name)).await
+    ///     controllers.add_cluster(name, client).await
     /// }
     ///
     /// async fn left(controllers: &Controllers, name: &str) -> Result<()> {
-    ///     controllers.remove(&format!("mirror-{name}")).await?;
     ///     controllers.remove_cluster(name).await?;
     ///     Ok(())
     /// }
     /// ```
     ///
     /// # Errors
-    /// [`Error::Configuration`] when the name is empty or taken, or the manager has ended.
+    /// [`Error::Configuration`] when the name is empty, `*` or taken, when a controller cannot work there, or the manager
+    /// has ended.
     pub async fn add_cluster(&self, name: impl Into<String>, client: kube::Client) -> Result<()> {
         let (reply, answer) = oneshot::channel();
         let command = Command::Join(name.into(), Box::new(Reachable(client)), reply);
@@ -114,12 +111,13 @@ impl Controllers {
         answer.await.map_err(|_| ended())?
     }
 
-    /// Takes a cluster away, also one that was there from the start; `false` when there is none. Events that wait are
-    /// still written. Its cache goes with the last client of it.
+    /// Takes a cluster away, also one that was there from the start; `false` when there is none. Controllers that work in
+    /// every cluster start nothing there any more; this is answered when their reconciles there have ended. Events that
+    /// wait are still written. Its cache goes with the last client of it.
     ///
     /// # Errors
-    /// [`Error::Configuration`] when controllers work there or watch it, which are named; they are removed first, and
-    /// one that is being removed counts until it has ended. Also when it is the manager's own cluster, or when the
+    /// [`Error::Configuration`] when controllers work there or watch it by its name, which are named; they are removed
+    /// first, and one that is being removed counts until it has ended. Also when it is being taken away already, when it is the manager's own cluster, or when the
     /// manager has ended.
     pub async fn remove_cluster(&self, name: &str) -> Result<bool> {
         let (reply, answer) = oneshot::channel();
@@ -146,13 +144,19 @@ pub(super) struct RunningControllers {
     running: BTreeMap<String, Running>,
     /// Taken away, and perhaps not ended yet.
     ending: Vec<(String, Running)>,
+    /// Clusters that leave when the last reconcile there has ended.
+    leaving: BTreeSet<String>,
+    /// To this.
+    commands: Controllers,
 }
 
 /// One controller at work.
 struct Running {
     stop: StopSource,
-    /// The cluster of its work, and those that it watches.
+    /// The cluster of its work, unless it is every one, and those that it watches.
     clusters: BTreeSet<String>,
+    /// It keeps no watch alive.
+    engaged: Weak<Engaged>,
     /// Closed when it has ended.
     alive: watch::Receiver<()>,
 }
@@ -171,6 +175,7 @@ impl RunningControllers {
         permits: Permits,
         shards: Option<Shards>,
         checks: Checks,
+        commands: Controllers,
     ) -> RunningControllers {
         RunningControllers {
             group,
@@ -181,6 +186,8 @@ impl RunningControllers {
             checks,
             running: BTreeMap::new(),
             ending: Vec::new(),
+            leaving: BTreeSet::new(),
+            commands,
         }
     }
 
@@ -192,11 +199,13 @@ impl RunningControllers {
                 let _ = reply.send(self.add(*controller));
             }
             Command::Join(name, kube, reply) => {
-                let _ = reply.send(self.clusters.join(&name, &kube.0));
+                let _ = reply.send(self.join(&name, &kube.0));
             }
-            Command::Leave(name, reply) => {
-                let users = self.users(&name);
-                let _ = reply.send(self.clusters.leave(&name, &users));
+            Command::Leave(name, reply) => self.begin_to_leave(name, reply),
+            Command::Left(name, reply) => {
+                self.leaving.remove(&name);
+                self.clusters.leave(&name);
+                let _ = reply.send(Ok(true));
             }
             Command::Remove(name, reply) => match self.running.remove(&name) {
                 None => {
@@ -222,12 +231,56 @@ impl RunningControllers {
         self.ending.iter().filter(|(_, controller)| controller.is_alive())
     }
 
+    fn all(&self) -> impl Iterator<Item = (&String, &Running)> {
+        let ending = self.ending().map(|(name, controller)| (name, controller));
+        ending.chain(&self.running)
+    }
+
+    /// A cluster joins, and with it the controllers that work in every one.
+    fn join(&mut self, name: &str, kube: &kube::Client) -> Result<()> {
+        self.clusters.join(name, kube)?;
+        let client = self.options.client.cluster(name)?;
+        let declaring = client.cache().declaring();
+        let everywhere = everywhere(self.running.values());
+        let engaged = everywhere.iter().try_for_each(|one| one.engage(&client));
+        drop(declaring); // all is said: the first lists are for what everybody needs
+        if let Err(error) = engaged {
+            for one in everywhere {
+                drop(one.disengage(name));
+            }
+            self.clusters.leave(name);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn begin_to_leave(&mut self, name: String, reply: oneshot::Sender<Result<bool>>) {
+        if self.leaving.contains(&name) {
+            let why = format!("cluster {name:?} is being taken away already");
+            let _ = reply.send(Err(Error::Configuration(why)));
+            return;
+        }
+        match self.clusters.may_leave(&name, &self.users(&name)) {
+            Ok(true) => {
+                let everywhere = everywhere(self.all().map(|(_, one)| one));
+                let ended: Vec<_> = everywhere.iter().map(|one| one.disengage(&name)).collect();
+                self.leaving.insert(name.clone());
+                let commands = self.commands.0.clone();
+                tokio::spawn(async move {
+                    join_all(ended).await;
+                    // A manager that has ended has no clusters.
+                    let _ = commands.send(Command::Left(name, reply)).await;
+                });
+            }
+            refused => {
+                let _ = reply.send(refused);
+            }
+        }
+    }
+
     /// The controllers that work in a cluster or watch it.
     fn users(&self, cluster: &str) -> BTreeSet<String> {
-        let all = self
-            .ending()
-            .map(|(name, controller)| (name, controller))
-            .chain(&self.running);
+        let all = self.all();
         all.filter(|(_, controller)| controller.clusters.contains(cluster))
             .map(|(name, _)| name.clone())
             .collect()
@@ -246,6 +299,9 @@ impl RunningControllers {
             );
         }
         let prepared = controller.prepare(&self.options.client, self.shards.as_ref())?;
+        for leaving in &self.leaving {
+            drop(prepared.engaged.disengage(leaving));
+        }
         let nobody = watch::Sender::new(false);
         drop(self.start(prepared, Started::of(1, nobody)));
         Ok(())
@@ -255,19 +311,18 @@ impl RunningControllers {
     pub(super) fn start(&mut self, controller: Prepared, started: Started) -> BoxFuture<'static, ()> {
         let name = controller.name.clone();
         let (synced, mut seen) = watch::channel(false);
-        let (is_synced, sources) = (seen.clone(), Arc::new(controller.sources()));
-        let all = sources.clone();
+        let (is_synced, sources) = (seen.clone(), controller.engaged.required());
         let check = move || match *is_synced.borrow() {
             true => Ok(()),
-            false => Err(unsynced(&all)),
+            false => Err(unsynced(&sources)),
         };
+        let engaged = Arc::downgrade(&controller.engaged);
+        let problems = engaged.clone();
         let (waits, why) = watch::channel(None);
         let remark = move || {
             let waits = why.borrow().map(str::to_owned);
-            waits
-                .into_iter()
-                .chain(sources.iter().flat_map(SourceHealth::problems))
-                .collect()
+            let problems = problems.upgrade().map(|engaged| engaged.problems());
+            waits.into_iter().chain(problems.into_iter().flatten()).collect()
         };
         self.checks
             .add_remarked("readyz", &name, Arc::new(check), Arc::new(remark));
@@ -280,8 +335,13 @@ impl RunningControllers {
         };
         let removed = mine.clone();
         let (living, alive) = watch::channel(());
-        let clusters = controller.clusters.clone();
-        self.running.insert(name.to_string(), Running { stop, clusters, alive });
+        let running = Running {
+            stop,
+            clusters: controller.clusters.clone(),
+            engaged: engaged.clone(),
+            alive,
+        };
+        self.running.insert(name.to_string(), running);
         let (options, permits, every) = (self.options.clone(), self.permits.clone(), self.group.stop());
         self.group.spawn(&format!("controller {name}"), async move {
             let _living = living;
@@ -305,6 +365,12 @@ impl RunningControllers {
             }
         })
     }
+}
+
+/// Those that work in every cluster.
+fn everywhere<'a>(all: impl Iterator<Item = &'a Running>) -> Vec<Arc<Engaged>> {
+    let all = all.filter_map(|one| one.engaged.upgrade());
+    all.filter(|one| one.is_everywhere()).collect()
 }
 
 /// Why a controller's sources are not synced.

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::client::Client;
-use crate::error::Result;
+use crate::controller::take_over::{until_fresh, working};
+use crate::error::{Error, Result};
 use crate::runnable::Runnable;
 use crate::stop::Stop;
-use crate::term::Permits;
+use crate::term::{Permit, Permits};
 use crate::watch;
 
 /// How long a runnable may take to end when this replica leads no more; less than the time between the renew deadline
@@ -42,8 +43,9 @@ impl Started {
     }
 }
 
-/// A runnable, which runs anew in every term.
+/// A runnable, which runs anew in every term, from when the caches show what earlier holders of the Lease wrote.
 pub(super) struct LeaderRunnable {
+    pub(super) name: String,
     pub(super) runnable: Box<dyn Runnable>,
     pub(super) client: Client,
     pub(super) permits: Permits,
@@ -59,6 +61,15 @@ impl LeaderRunnable {
                 () = stop.requested() => return Ok(()),
                 permit = self.permits.next() => permit,
             };
+            if let Some(began) = permit.began() {
+                // As controllers do (M8).
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => return Ok(()),
+                    () = permit.over() => continue,
+                    () = until_fresh(&self.name, working(&self.client), began) => {}
+                }
+            }
             let (source, token) = Stop::pair();
             let mut running = self.runnable.run(self.client.under(permit.fence()), token);
             if let Some(started) = first.take() {
@@ -69,7 +80,7 @@ impl LeaderRunnable {
                 () = stop.requested() => true,
                 () = permit.over() => false,
                 ended = &mut running => {
-                    ended?;
+                    in_term(ended, &permit)?;
                     tokio::select! {
                         biased;
                         () = stop.requested() => return Ok(()),
@@ -82,12 +93,24 @@ impl LeaderRunnable {
             // replica begins soon.
             tokio::select! {
                 biased;
-                ended = &mut running => ended?,
+                ended = &mut running => in_term(ended, &permit)?,
                 () = async { permit.over().await; sleep(TERM_END).await } => {}
             }
             if stopping {
                 return Ok(());
             }
         }
+    }
+}
+
+/// How a runnable ended: a write that was refused because its term is over is the end of the term, and no failure of the
+/// operator.
+fn in_term(ended: Result<()>, permit: &Permit) -> Result<()> {
+    match ended {
+        Err(error) if matches!(error.deciding(), Error::NotLeading { .. }) && permit.fence().is_over() => {
+            tracing::info!(reason = %error, "a runnable ends, because this replica does not lead any more");
+            Ok(())
+        }
+        ended => ended,
     }
 }

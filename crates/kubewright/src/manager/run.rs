@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::clusters::{Clusters, Common};
-use super::controllers::{Command, RunningControllers};
+use super::controllers::{Command, Controllers, RunningControllers};
 use super::guarded::{LeaderRunnable, Started};
 use super::options::Options;
 use super::stages::{Group, ORDER, Stage, Stages};
@@ -33,7 +33,6 @@ type Address = watch::Sender<Option<std::net::SocketAddr>>;
 /// A manager that runs.
 pub(super) struct Run {
     options: Options,
-    kube: kube::Client,
     client: Client,
     webhooks: WebhookHandlers,
     metrics_server: Option<MetricsServer>,
@@ -44,6 +43,7 @@ pub(super) struct Run {
     metrics_address: Address,
     ready: watch::Sender<bool>,
     commands: mpsc::Receiver<Command>,
+    handle: Controllers,
     checks: Checks,
     watchdog: Watchdog,
     /// Whether the caches of all controllers are synced.
@@ -81,10 +81,10 @@ impl Run {
             health_address,
             webhook_address,
             metrics_address,
-            commands: (_, commands),
+            commands: (handle, commands),
         } = manager;
         let ManagerBuilder {
-            client: kube,
+            client: _,
             options,
             metrics_server,
             #[cfg(feature = "profiling")]
@@ -92,7 +92,6 @@ impl Run {
         } = builder;
         Run {
             options,
-            kube,
             client,
             webhooks,
             metrics_server,
@@ -103,6 +102,7 @@ impl Run {
             metrics_address,
             ready,
             commands,
+            handle,
             checks: Checks::default(),
             watchdog: Watchdog::default(),
             all_synced: watch::Sender::new(false),
@@ -224,7 +224,7 @@ impl Run {
         }
         if let Some(server) = self.metrics_server.take() {
             let metrics = self.options.metrics.clone();
-            let (address, serving) = server.bind(metrics, self.kube.clone(), parts.stop()).await?;
+            let (address, serving) = server.bind(metrics, &self.client, parts.stop()).await?;
             tracing::info!(%address, "metrics server listens");
             self.metrics_address.send_replace(Some(address));
             parts.spawn("metrics server", serving);
@@ -308,6 +308,7 @@ impl Run {
             self.permits.clone(),
             self.shards.clone(),
             self.checks.clone(),
+            self.handle.clone(),
         );
         let synced: Vec<_> = prepared
             .into_iter()
@@ -329,6 +330,7 @@ impl Run {
         let led = led.into_iter().map(|part| (part, self.permits.clone()));
         for ((name, runnable), permits) in everywhere.chain(led) {
             let led = LeaderRunnable {
+                name: name.clone(),
                 runnable,
                 client: self.client.clone(),
                 permits,

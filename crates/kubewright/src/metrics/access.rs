@@ -11,8 +11,9 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use crate::client::Client;
 use crate::error::Chain;
 
 /// How long an answer counts.
@@ -31,16 +32,16 @@ pub(super) type Refusal = (StatusCode, String);
 type CachedVerdict = (Instant, Result<(), Refusal>);
 
 pub(super) struct Access {
-    kube: kube::Client,
+    client: Client,
     /// By token and path, hashed with a key of this process: no token is kept.
     known: Mutex<BTreeMap<u64, CachedVerdict>>,
     hasher: RandomState,
 }
 
 impl Access {
-    pub(super) fn new(kube: kube::Client) -> Access {
+    pub(super) fn new(client: &Client) -> Access {
         Access {
-            kube,
+            client: client.with_request_deadline(DEADLINE),
             known: Mutex::default(),
             hasher: RandomState::new(),
         }
@@ -57,17 +58,16 @@ impl Access {
         if let Some(answer) = self.kept(key) {
             return answer;
         }
-        let answer = match timeout(DEADLINE, self.ask(token, path)).await {
-            Ok(Ok(answer)) => answer,
+        let answer = match self.ask(token, path).await {
+            Ok(answer) => answer,
             // Not kept: the next request asks again.
-            Ok(Err(error)) => return Err(failed(&Chain(&error).to_string())),
-            Err(_) => return Err(failed("the API server did not answer")),
+            Err(error) => return Err(failed(&Chain(&error).to_string())),
         };
         self.keep(key, answer.clone());
         answer
     }
 
-    async fn ask(&self, token: &str, path: &str) -> Result<Result<(), Refusal>, kube::Error> {
+    async fn ask(&self, token: &str, path: &str) -> crate::error::Result<Result<(), Refusal>> {
         let spec = json!({ "token": token });
         let review = self
             .review("authentication.k8s.io", "TokenReview", "tokenreviews", spec)
@@ -105,13 +105,14 @@ impl Access {
 
     /// Posts a review. As JSON, because which of its fields are optional depends on the version of the linked
     /// k8s-openapi.
-    async fn review(&self, group: &str, kind: &str, plural: &str, spec: Value) -> Result<Value, kube::Error> {
+    async fn review(&self, group: &str, kind: &str, plural: &str, spec: Value) -> crate::error::Result<Value> {
         let review = json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec });
         let request = http::Request::post(format!("/apis/{group}/v1/{plural}"))
             .header(CONTENT_TYPE, "application/json")
             .body(review.to_string().into_bytes())
-            .map_err(kube::Error::HttpError)?;
-        self.kube.request(request).await
+            .map_err(kube::core::request::Error::BuildRequest);
+        let answer = self.client.send_text(&format!("create {kind}"), request).await?;
+        Ok(serde_json::from_str(&answer)?)
     }
 
     fn kept(&self, key: u64) -> Option<Result<(), Refusal>> {

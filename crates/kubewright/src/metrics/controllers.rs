@@ -36,6 +36,7 @@ pub(super) struct Families {
     terminal: ByController<Counter>,
     panics: ByController<Counter>,
     timeouts: ByController<Counter>,
+    not_leading: ByController<Counter>,
     self_woken: ByController<Counter>,
     source_panics: ByController<Counter>,
     time: ByController<Histogram>,
@@ -54,6 +55,7 @@ pub(crate) struct ControllerMetrics {
     terminal: Counter,
     panics: Counter,
     timeouts: Counter,
+    not_leading: Counter,
     self_woken: Counter,
     time: Histogram,
     active: Gauge,
@@ -90,6 +92,11 @@ impl Families {
             timeouts: add.add(
                 "controller_runtime_reconcile_timeouts",
                 "Total number of reconciliation timeouts per controller",
+                Counter::default,
+            ),
+            not_leading: add.add(
+                "kubewright_reconcile_not_leading",
+                "Total number of reconciliations that ended with a write that was not sent, because the replica did not lead any more",
                 Counter::default,
             ),
             self_woken: add.add(
@@ -181,6 +188,7 @@ impl Metrics {
             terminal: families.terminal.get_or_create_owned(&one),
             panics: families.panics.get_or_create_owned(&one),
             timeouts: families.timeouts.get_or_create_owned(&one),
+            not_leading: families.not_leading.get_or_create_owned(&one),
             self_woken: families.self_woken.get_or_create_owned(&one),
             time: families.time.get_or_create_owned(&one),
             active: families.active.get_or_create_owned(&one),
@@ -228,6 +236,10 @@ impl ControllerMetrics {
 
     pub(crate) fn self_woken(&self) {
         self.self_woken.inc();
+    }
+
+    pub(crate) fn stopped_leading(&self) {
+        self.not_leading.inc();
     }
 
     pub(crate) fn timed_out(&self) {

@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Metrics;
 use super::access::Access;
 use crate::certificate::{self, Files};
+use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::net::{self, Answer};
 use crate::stop::Stop;
@@ -77,7 +78,7 @@ impl MetricsServer {
     pub(crate) async fn bind(
         self,
         metrics: Metrics,
-        kube: kube::Client,
+        client: &Client,
         stop: Stop,
     ) -> Result<(SocketAddr, impl Future<Output = Result<()>> + Send + 'static)> {
         let attempted = |error: std::io::Error| {
@@ -91,7 +92,7 @@ impl MetricsServer {
             let (acceptor, kept) = self.tls(&stop)?;
             (tls, keeping) = (Some(acceptor), kept);
         }
-        let access = self.secure.then(|| Arc::new(Access::new(kube)));
+        let access = self.secure.then(|| Arc::new(Access::new(client)));
         let serving = net::serve(listener, "metrics", tls, stop, move |request: http::request::Parts| {
             let (metrics, access) = (metrics.clone(), access.clone());
             async move { answer(&metrics, access.as_deref(), &request).await }

@@ -156,6 +156,12 @@ pub enum Outcome {
         /// The delay until the next attempt.
         after: Duration,
     },
+    /// A write was not sent, because this replica does not lead any more ([`Error::NotLeading`](crate::Error::NotLeading)):
+    /// no failure. Whoever leads now reconciles the object.
+    NotLeading {
+        /// The error's text.
+        error: String,
+    },
     /// A failure; it runs again after the delay.
     Retry {
         /// The error's text.

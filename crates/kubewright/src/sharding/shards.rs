@@ -101,7 +101,7 @@ impl Gained {
 }
 
 fn place(key: &Request, shards: usize) -> usize {
-    shard_of(key.namespace(), key.name(), shards)
+    shard_of(key.cluster(), key.namespace(), key.name(), shards)
 }
 
 #[cfg(test)]

@@ -650,9 +650,9 @@ async fn rf11_an_unreadable_object_has_an_event_and_is_not_reconciled() {
         eventually("it runs and fails", || reconciler.runs().len() > 1).await;
         fake.put(PODS, broken_pod("x"));
         eventually("an event says so", || {
-            fake.objects("/api/v1/events")
+            fake.objects("/apis/events.k8s.io/v1/events")
                 .iter()
-                .any(|event| event["reason"] == "Unreadable" && event["involvedObject"]["name"] == "x")
+                .any(|event| event["reason"] == "Unreadable" && event["regarding"]["name"] == "x")
         })
         .await;
         assert!(seen.lock().expect("quiet")[0].starts_with("Pod a/x: "), "{seen:?}");
@@ -1731,23 +1731,23 @@ async fn e3_events_are_counted_and_go_to_default_for_cluster_scoped_objects() {
     with_manager(manager, async {
         ready.await;
         eventually("both events", || {
-            let events = fake.objects("/api/v1/events");
-            events.len() == 2 && events.iter().any(|event| event["count"] == 3)
+            let events = fake.objects("/apis/events.k8s.io/v1/events");
+            events.len() == 2 && events.iter().any(|event| event["series"]["count"] == 3)
         })
         .await;
     })
     .await;
-    let events = fake.objects("/api/v1/events");
+    let events = fake.objects("/apis/events.k8s.io/v1/events");
     let odd = events
         .iter()
         .find(|event| event["reason"] == "Odd")
         .expect("it was written");
     let expected = json!({ "kind": "Namespace", "apiVersion": "v1", "name": "n" });
     for (field, value) in expected.as_object().expect("a map") {
-        assert_eq!(odd["involvedObject"][field], *value);
+        assert_eq!(odd["regarding"][field], *value);
     }
     assert_eq!(odd["metadata"]["namespace"], "default");
-    assert_eq!(odd["source"]["component"], "talker");
+    assert_eq!(odd["reportingController"], "talker");
     assert_eq!(odd["type"], "Warning");
 }
 
@@ -1935,7 +1935,7 @@ async fn e4_an_event_whose_answer_was_lost_is_not_written_twice() {
     eventually_paused("it is tried again", || fake.seen("POST", "/events").len() == 2).await;
     source.stop();
     writing.await.expect("no panic");
-    assert_eq!(fake.objects("/api/v1/events").len(), 1);
+    assert_eq!(fake.objects("/apis/events.k8s.io/v1/events").len(), 1);
 }
 
 /// `deleted` means that the object is gone, never that it left a selection or was not seen yet.

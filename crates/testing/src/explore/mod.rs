@@ -86,6 +86,7 @@ pub struct Explore {
     steps: Vec<Step>,
     invariants: Vec<Invariant>,
     budget: Option<Duration>,
+    faults: Option<usize>,
     jobs: usize,
     only: Option<Fault>,
     is_first_enough: bool,
@@ -114,6 +115,7 @@ impl Explore {
             steps: Vec::new(),
             invariants: Vec::new(),
             budget: Some(Duration::from_secs(60)),
+            faults: None,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
             is_first_enough: false,
@@ -172,13 +174,20 @@ impl Explore {
     /// `KUBEWRIGHT_EXPLORE` in the environment counts more: a number of seconds, or `all` for all faults, as a nightly
     /// run wants it.
     pub fn budget(mut self, budget: Duration) -> Explore {
-        self.budget = Some(budget);
+        (self.budget, self.faults) = (Some(budget), None);
+        self
+    }
+
+    /// The first so many faults in their order, however long that takes: with one [`seed`](Explore::seed) the same ones on
+    /// every machine. `KUBEWRIGHT_EXPLORE` counts more, as for a [`budget`](Explore::budget).
+    pub fn faults(mut self, faults: usize) -> Explore {
+        (self.budget, self.faults) = (None, Some(faults));
         self
     }
 
     /// All faults, however long that takes.
     pub fn exhaustive(mut self) -> Explore {
-        self.budget = None;
+        (self.budget, self.faults) = (None, None);
         self
     }
 
@@ -219,7 +228,10 @@ impl Explore {
     /// When the undisturbed run cannot be played: the operator does not start, or the server refuses a step.
     pub fn run(self) -> Result<Report> {
         let begin = Instant::now();
-        let budget = budget(self.budget)?;
+        let (budget, limit) = match budget_of_environment()? {
+            Some(budget) => (budget, None),
+            None => (self.budget, self.faults),
+        };
         let play = Play {
             operator: &self.operator,
             cluster: &self.cluster,
@@ -259,7 +271,8 @@ impl Explore {
         let failed = Mutex::new(None);
         let work = || {
             while budget.is_none_or(|budget| begin.elapsed() < budget) && !is_enough(&report) {
-                let Some(fault) = all.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(fault) = all.get(at).filter(|_| limit.is_none_or(|limit| at < limit)) else {
                     break;
                 };
                 if let Err(error) = self.judged(&play, fault, &reference, &report) {
@@ -348,16 +361,16 @@ impl Explore {
     }
 }
 
-/// The budget that the environment gives, or the given one.
-fn budget(given: Option<Duration>) -> Result<Option<Duration>> {
+/// The budget that the environment gives; within, none for all faults.
+fn budget_of_environment() -> Result<Option<Option<Duration>>> {
     const NAME: &str = "KUBEWRIGHT_EXPLORE";
     let Ok(text) = std::env::var(NAME) else {
-        return Ok(given);
+        return Ok(None);
     };
     match text.as_str() {
-        "all" => Ok(None),
+        "all" => Ok(Some(None)),
         seconds => match seconds.parse().map(Duration::from_secs) {
-            Ok(budget) => Ok(Some(budget)),
+            Ok(budget) => Ok(Some(Some(budget))),
             Err(error) => {
                 let what = format!("{NAME} is {text:?}: it is a number of seconds or \"all\" ({error})");
                 Err(Error::Runtime(kubewright::Error::Configuration(what)))

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::{self, client::Body};
-use kubewright::{Observation, Outcome};
+use kubewright::{LeaderElection, Observation, Outcome};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -28,6 +28,7 @@ use super::wanted::Wanted;
 use super::{ClusterOf, OperatorOf};
 use crate::cluster::TestCluster;
 use crate::error::Result;
+use crate::rights::Rights;
 use crate::time::QUIET;
 
 /// How long the cluster is left alone after a step: longer than any fault and the longest retry after it.
@@ -342,10 +343,10 @@ impl Player {
         if !matches!(fault, Some(Fault::Stale { .. } | Fault::Past { .. })) {
             self.start().await?;
             let begin = Instant::now();
-            let mut before = self.revision();
+            let mut before = self.changes();
             loop {
                 self.pass(QUIET).await?;
-                let now = self.revision();
+                let now = self.changes();
                 if now == before {
                     break;
                 }
@@ -402,6 +403,11 @@ impl Player {
         self.cluster.cluster().api().resource_version()
     }
 
+    /// A number that changes with every change of the cluster but for renewals of Leases.
+    fn changes(&self) -> u64 {
+        self.revision().saturating_sub(self.seam.renewals())
+    }
+
     /// Starts a process of the operator.
     async fn start(&mut self) -> Result<()> {
         let process = self.next;
@@ -445,7 +451,15 @@ impl Player {
             }
             _ => {}
         };
-        let operator = (self.operator)().observe(Arc::new(observer));
+        let mut operator = (self.operator)().observe(Arc::new(observer));
+        if matches!(self.seam.fault, Some(Fault::Paused(_))) && Rights::may_elect_in_package()? {
+            // Two processes at once are what a deployment has leader election for.
+            let mut election = LeaderElection::new("explore").identity(format!("process-{process}"));
+            if let Some((namespace, _)) = Rights::account_of_package(operator.name()) {
+                election = election.namespace(namespace);
+            }
+            operator = operator.leader_election(election);
+        }
         let kube = self.cluster.kube_of(&operator, self.is_installed).await?;
         let client = self.seam.client(process, &kube);
         let running = self.cluster.run_with(operator, client, self.is_installed).await?;
@@ -509,10 +523,10 @@ impl Player {
             self.busy = writes.into_iter().next();
         }
         let begin = Instant::now();
-        let mut before = self.revision();
+        let mut before = self.changes();
         while begin.elapsed() < LONGEST && !self.is_hurried {
             self.pass(QUIET).await?;
-            let now = self.revision();
+            let now = self.changes();
             if now == before {
                 return Ok(true);
             }
@@ -559,6 +573,7 @@ fn told(outcome: &Outcome) -> String {
         Outcome::Conflict { error, after } => format!("conflict, again after {after:?}: {error}"),
         Outcome::Retry { error, after, .. } => format!("failed, again after {after:?}: {error}"),
         Outcome::Terminal { error } => format!("failed for good: {error}"),
+        Outcome::NotLeading { error } => format!("not leading: {error}"),
         other => format!("{other:?}"),
     }
 }

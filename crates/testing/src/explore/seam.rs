@@ -105,6 +105,10 @@ struct State {
     dead: Vec<usize>,
     /// The process that ends with its reconcile.
     ending: Option<usize>,
+    /// The process that stands still, and until when: nothing reaches it or leaves it meanwhile.
+    paused: Option<(usize, Instant)>,
+    /// How many writes of Leases were carried out.
+    renewals: u64,
     /// The revision that lists show, and until when.
     stale: Option<(u64, Instant)>,
     traffic: Traffic,
@@ -250,6 +254,7 @@ impl Seam {
         kube: &kube::Client,
         request: Request<Body>,
     ) -> Result<Answer, kube::Error> {
+        self.stands_still(process).await;
         if self.state().dead.contains(&process) {
             return std::future::pending().await;
         }
@@ -260,8 +265,16 @@ impl Seam {
             "watch" => self.clone().watch(process, kube, request, call).await,
             "list" => kube.send(self.aged(request)?).await.map(boxed),
             _ if is_write(&request) => self.clone().write(process, kube, request, call).await,
-            _ => kube.send(request).await.map(boxed),
+            _ => {
+                let answer = kube.send(request).await;
+                let renews = call.resource == "leases" && call.verb != "get";
+                if renews && answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                    self.state().renewals += 1;
+                }
+                answer.map(boxed)
+            }
         };
+        self.stands_still(process).await;
         if self.state().dead.contains(&process) {
             return std::future::pending().await;
         }
@@ -483,6 +496,7 @@ impl Seam {
             }
             Some(Fault::Paused(_)) => {
                 self.strike(process);
+                self.state().paused = Some((process, Instant::now() + self.pace.pause));
                 let _ = self.asks.send(Ask::TakeOver { process });
                 tokio::time::sleep(self.pace.pause).await;
                 self.tell(process, "the process goes on".to_owned());
@@ -500,23 +514,6 @@ impl Seam {
             return self.crash(process).await;
         }
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
-    }
-
-    /// Whether a crash loop ends the process after this write.
-    fn crashes_again(&self, number: usize) -> bool {
-        const TIMES: usize = 3;
-        let Some(Fault::CrashLoop(first)) = self.fault else {
-            return false;
-        };
-        let mut state = self.state();
-        let is_due = match state.crashes {
-            0 => number == first,
-            TIMES.. => false,
-            // Its successors get a little further each.
-            crashes => state.since_start > crashes.min(2),
-        };
-        state.crashes += usize::from(is_due);
-        is_due
     }
 
     async fn crash(&self, process: usize) -> Result<Answer, kube::Error> {

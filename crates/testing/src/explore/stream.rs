@@ -103,6 +103,7 @@ impl Reading {
             if let Some(opens) = self.delivery.opens.take() {
                 tokio::time::sleep_until(opens).await;
             }
+            self.delivery.seam.stands_still(self.delivery.process).await;
             match self.heard(&line).await {
                 Delivered::Whole => return Some(Bytes::from(line)),
                 Delivered::Half => {

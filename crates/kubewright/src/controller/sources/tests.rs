@@ -1,5 +1,7 @@
 use super::*;
 use crate::cause::ROOM;
+use crate::controller::key_queue::Standby;
+use crate::queue::Queue;
 use k8s_openapi::api::core::v1::Pod;
 
 fn owned(api_version: &str, kind: &str, name: &str, controller: bool) -> OwnerReference {
@@ -98,6 +100,7 @@ fn both_states_of_a_modification_are_mapped() {
 async fn what_waits_keeps_few_states() {
     let check = async |is_standby: bool, causes_of_each: usize| {
         let queue = KeyQueue {
+            cluster: None,
             inner: Queue::new(Box::new(kubewright_engine::backoff::Exponential::default())),
             shards: None,
             standby: Standby::default(),

@@ -138,6 +138,36 @@ impl Seam {
         }
     }
 
+    /// Waits until the process goes on, if it stands still.
+    pub(in super::super) async fn stands_still(&self, process: usize) {
+        let paused = self.state().paused;
+        if let Some((_, until)) = paused.filter(|(paused, _)| *paused == process) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// How many writes of Leases were carried out so far.
+    pub(in super::super) fn renewals(&self) -> u64 {
+        self.state().renewals
+    }
+
+    /// Whether a crash loop ends the process after this write.
+    pub(super) fn crashes_again(&self, number: usize) -> bool {
+        const TIMES: usize = 3;
+        let Some(Fault::CrashLoop(first)) = self.fault else {
+            return false;
+        };
+        let mut state = self.state();
+        let is_due = match state.crashes {
+            0 => number == first,
+            TIMES.. => false,
+            // Its successors get a little further each.
+            crashes => state.since_start > crashes.min(2),
+        };
+        state.crashes += usize::from(is_due);
+        is_due
+    }
+
     /// What is known about the requests.
     pub(in super::super) fn traffic<T>(&self, look: impl FnOnce(&Traffic) -> T) -> T {
         look(&self.state().traffic)

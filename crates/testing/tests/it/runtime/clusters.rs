@@ -344,6 +344,7 @@ impl Reconciler for Noter {
     type Object = ConfigMap;
 
     async fn reconcile(&self, _: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        assert_eq!(ctx.request().cluster(), ctx.cluster());
         let place = format!("{} in {}", ctx.request().name(), ctx.cluster());
         self.0.send_modify(|noted| noted.push(place));
         Ok(Action::await_change())
@@ -380,9 +381,10 @@ async fn clusters_come_and_go_with_their_kubeconfigs() -> Result<()> {
     put("west", &west.kubeconfig().await?).await?;
     let noted = Arc::new(tokio::sync::watch::Sender::new(Vec::new()));
     let noting = noted.clone();
-    let clusters = KubeconfigSecrets::new("default")
-        .controller(move |_| Controller::of(Noter(noting.clone())).within(Scope::namespace("default")));
-    let manager = Operator::new("fleet").fleet(clusters).manager(home.kube()).build()?;
+    let controller = Controller::of(Noter(noting)).within(Scope::namespace("default"));
+    let operator = Operator::new("fleet").controller(controller.in_every_cluster());
+    let operator = operator.fleet(KubeconfigSecrets::new("default"));
+    let manager = operator.manager(home.kube()).build()?;
     let client = manager.client();
     let (source, stop) = Stop::pair();
     let running = tokio::spawn(async move { manager.run(async move { stop.requested().await }).await });
@@ -395,6 +397,16 @@ async fn clusters_come_and_go_with_their_kubeconfigs() -> Result<()> {
     until("counted in west").await;
     put("east", &east.kubeconfig().await?).await?;
     until("counted in east").await;
+    // Other credentials: the cluster leaves and joins anew, and everything in it is looked at again.
+    let noted_before = noted.borrow().len();
+    let replaced = json!({"stringData": {"kubeconfig": format!("{}\n# renewed", east.kubeconfig().await?)}});
+    secrets
+        .patch("east", &PatchParams::default(), &Patch::Merge(replaced))
+        .await?;
+    let again = |noted: &Vec<String>| noted[noted_before..].iter().any(|place| place == "counted in east");
+    let mut seen = noted.subscribe();
+    let waited = tokio::time::timeout(Duration::from_secs(60), seen.wait_for(again)).await;
+    assert!(waited.is_ok(), "{:?}", noted.borrow());
     secrets.delete("west", &Default::default()).await?;
     let left = async {
         while client.cluster("west").is_ok() {

@@ -1,12 +1,15 @@
-//! Events that are recorded while the API server does not answer.
+//! Events as `events.k8s.io` has them: their series, also where occurrences are too many, and events that are recorded while
+//! the API server does not answer or refuses them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kubewright::kube::client::Body;
 use kubewright::kube::{self, Api};
-use kubewright::{Cache, Client, EventRecorder, EventType, Stop, SystemClock};
+use kubewright::{Cache, Client, EventNote, EventRecorder, EventType, Stop, SystemClock};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use tokio::sync::watch;
 
@@ -22,6 +25,11 @@ fn gated(client: kube::Client, gate: &watch::Sender<bool>) -> kube::Client {
         }
     });
     kube::Client::new(service, namespace)
+}
+
+/// How often it has occurred.
+fn times(event: &Event) -> i32 {
+    event.series.as_ref().map_or(1, |series| series.count)
 }
 
 fn about(name: &str) -> ObjectReference {
@@ -69,9 +77,10 @@ async fn e1_events_wait_for_a_server_that_does_not_answer() -> Result<()> {
     let all = async {
         loop {
             let events = api.list(&Default::default()).await?.items;
-            let about = |event: &&Event| event.involved_object.name.as_deref() == Some("busy");
+            let about =
+                |event: &&Event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some("busy");
             let busy: Vec<&Event> = events.iter().filter(about).collect();
-            let counted: i32 = busy.iter().filter_map(|event| event.count).sum();
+            let counted: i32 = busy.iter().map(|event| times(event)).sum();
             if events.len() >= 1_000 && counted == 5_000 {
                 assert_eq!(busy.len(), 1);
                 return Ok::<_, kube::Error>(());
@@ -84,5 +93,176 @@ async fn e1_events_wait_for_a_server_that_does_not_answer() -> Result<()> {
         .expect("they are written")?;
     stop.stop();
     writing.await.expect("it does not panic");
+    Ok(())
+}
+
+/// A recorder on a cluster, which counts the requests for events.
+struct Recording {
+    cluster: TestCluster,
+    recorder: EventRecorder,
+    requests: Arc<AtomicUsize>,
+    stop: kubewright::StopSource,
+    writing: tokio::task::JoinHandle<()>,
+}
+
+impl Recording {
+    /// In virtual time.
+    async fn start() -> Result<Recording> {
+        let start = "2026-01-01T00:00:00Z".parse().expect("a time");
+        let cluster = TestCluster::in_virtual_time(start, Cluster::builder().controllers(Controllers::None)).await?;
+        let (requests, kube) = (Arc::new(AtomicUsize::new(0)), cluster.kube());
+        let counted = requests.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let kube = kube.clone();
+            async move { kube.send(request).await }
+        });
+        let kube = kube::Client::new(service, "default");
+        let (stop, token) = Stop::pair();
+        let client = Client::new(kube.clone(), Cache::new(kube));
+        let (recorder, writing) = EventRecorder::start(&client, Arc::new(SystemClock), token);
+        Ok(Recording {
+            cluster,
+            recorder,
+            requests,
+            stop,
+            writing,
+        })
+    }
+
+    async fn events(&self) -> Result<Vec<Event>> {
+        let api: Api<Event> = Api::namespaced(self.cluster.kube(), "default");
+        Ok(api.list(&Default::default()).await?.items)
+    }
+
+    /// Lets everything be written that is due.
+    async fn settle(&self) {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+
+    async fn stop(self) {
+        self.stop.stop();
+        self.writing.await.expect("it does not panic");
+    }
+}
+
+/// What client-go's recorder fills in, and a series from the second occurrence on, in one Event.
+#[tokio::test]
+async fn e_equal_events_are_a_series() -> Result<()> {
+    let recording = Recording::start().await?;
+    let note = || {
+        let pod = {
+            let mut pod = Pod::default();
+            pod.metadata.name = Some("p".to_owned());
+            pod
+        };
+        EventNote::warning("FailedMount", "its volume is elsewhere")
+            .action("Mounting")
+            .related(&pod)
+    };
+    for count in 1..=3 {
+        recording
+            .recorder
+            .record_note("shop.example.com/door", about("a"), note());
+        recording.settle().await;
+        let events = recording.events().await?;
+        let [event] = events.as_slice() else {
+            panic!("{events:?}")
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        assert_eq!(
+            [
+                &event.type_,
+                &event.reason,
+                &event.action,
+                &event.note,
+                &event.reporting_controller
+            ]
+            .map(text),
+            [
+                "Warning",
+                "FailedMount",
+                "Mounting",
+                "its volume is elsewhere",
+                "shop.example.com/door"
+            ]
+            .map(str::to_owned)
+        );
+        assert!(
+            text(&event.reporting_instance).starts_with("shop.example.com/door-"),
+            "{event:?}"
+        );
+        assert_eq!(
+            event.related.as_ref().and_then(|related| related.name.as_deref()),
+            Some("p")
+        );
+        assert!(event.event_time.is_some() && event.deprecated_count.is_none());
+        assert_eq!((times(event), event.series.is_some()), (count, count > 1));
+    }
+    // Another action is another event; without one the reason stands for it.
+    recording
+        .recorder
+        .record_note("shop.example.com/door", about("a"), note().action("Unmounting"));
+    recording
+        .recorder
+        .record("shop", about("a"), EventType::Normal, "Opened", "come in");
+    recording.settle().await;
+    let actions: Vec<_> = recording
+        .events()
+        .await?
+        .into_iter()
+        .filter_map(|event| event.action)
+        .collect();
+    assert_eq!(
+        (actions.len(), actions.contains(&"Opened".to_owned())),
+        (3, true),
+        "{actions:?}"
+    );
+    recording.stop().await;
+    Ok(())
+}
+
+/// E2, E9: one object has few writes, and no occurrence is lost from the count.
+#[tokio::test]
+async fn e9_occurrences_that_are_too_many_are_counted_later() -> Result<()> {
+    const OCCURRENCES: i32 = 100;
+    let recording = Recording::start().await?;
+    for _ in 0..OCCURRENCES {
+        recording.recorder.record(
+            "shop",
+            about("busy"),
+            EventType::Warning,
+            "Closed",
+            "the door is locked",
+        );
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let written = recording.requests.load(Ordering::SeqCst);
+    assert!((25..=26).contains(&written), "{written}");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let events = recording.events().await?;
+    assert_eq!((events.len(), times(&events[0])), (1, OCCURRENCES), "{events:?}");
+    recording.stop().await;
+    Ok(())
+}
+
+/// E8: texts that are too long and names that are none are no reason to lose an event.
+#[tokio::test]
+async fn e8_what_does_not_fit_is_made_to_fit() -> Result<()> {
+    let recording = Recording::start().await?;
+    let long = "é".repeat(2_000);
+    for (component, name, reason) in [
+        ("the door", "system:node:Ä", "Opened"),
+        (&*long, &*"a".repeat(253), &*long),
+        ("", "a", ""),
+    ] {
+        recording
+            .recorder
+            .record(component, about(name), EventType::Normal, reason, &*long);
+    }
+    recording.settle().await;
+    let events = recording.events().await?;
+    assert_eq!(events.len(), 3, "{events:?}");
+    recording.stop().await;
     Ok(())
 }

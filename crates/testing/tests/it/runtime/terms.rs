@@ -569,6 +569,60 @@ fn m8_no_hand_over_reads_what_is_older_than_the_last_write() -> Result<()> {
     })
 }
 
+/// M8: a runnable, too, begins on caches that show what the last holder of the Lease wrote.
+#[test]
+fn m8_a_runnable_begins_when_its_caches_show_the_last_write() -> Result<()> {
+    in_virtual_time(async {
+        let world = World::new().await?;
+        // The other controller leaves it alone.
+        world.create("kube-count").await?;
+        let reads = Arc::new(watch::Sender::new(Vec::<u64>::new()));
+        let start = |replica: &'static str| {
+            let reads = reads.clone();
+            world.start(replica, Line::default(), |builder| {
+                builder
+                    .leader_election(election(replica))
+                    .runnable("adds", move |client: Client, stop: Stop| {
+                        let reads = reads.clone();
+                        async move {
+                            let found = client.get::<ConfigMap>(Some("default"), "kube-count").await?;
+                            let number = found.as_ref().and_then(|found| found.data.as_ref()?.get("n"));
+                            let read: u64 = number.map_or(0, |number| number.parse().expect("a number"));
+                            let patch = Patch::Merge(json!({"data": {"n": (read + 1).to_string()}}));
+                            client
+                                .patch::<ConfigMap, _>(Some("default"), "kube-count", &patch)
+                                .await?;
+                            reads.send_modify(|reads| reads.push(read));
+                            stop.requested().await;
+                            Ok(())
+                        }
+                    })
+            })
+        };
+        let until = async |count: usize| {
+            let mut seen = reads.subscribe();
+            let there = timeout(Duration::from_secs(300), seen.wait_for(|reads| reads.len() >= count)).await;
+            assert!(there.is_ok(), "{:?}", reads.borrow());
+        };
+        let one = start("one");
+        until(1).await;
+        let two = start("two");
+        sleep(Duration::from_secs(30)).await; // its caches are filled
+        two.line.set(|faults| faults.held = "configmaps");
+        let api: Api<ConfigMap> = Api::namespaced(world.cluster.kube(), "default");
+        let patch = Patch::Merge(json!({"data": {"n": "7"}}));
+        api.patch("kube-count", &PatchParams::default(), &patch).await?;
+        one.stop().await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(reads.borrow().len(), 1, "it waits");
+        two.line.set(|faults| faults.held = "");
+        until(2).await;
+        assert_eq!(*reads.borrow(), [0, 7]);
+        two.stop().await;
+        Ok(())
+    })
+}
+
 /// A second controller, of which the cache cannot be filled.
 fn with_a_sick_one(world: &World, replica: &'static str) -> impl FnOnce(ManagerBuilder) -> ManagerBuilder + use<> {
     let sick = world.counter(replica).named("sick").owns::<Secret>();
