@@ -57,6 +57,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     exhaustive: bool,
 
+    /// Play pairs of faults as well, when each was played alone
+    #[arg(long)]
+    pairs: bool,
+
     /// How many runs are played side by side [default: three for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
@@ -204,6 +208,9 @@ impl Arguments {
         }
         if self.exhaustive {
             explore = explore.exhaustive();
+        }
+        if self.pairs {
+            explore = explore.pairs();
         }
         if let Some(jobs) = self.jobs {
             explore = explore.jobs(usize::from(jobs));

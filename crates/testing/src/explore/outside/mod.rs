@@ -31,9 +31,12 @@ use tokio::task::JoinSet;
 
 use super::ClusterOf;
 use super::fault::Fault;
+use super::history::Fresh;
+use super::is_hurry;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
 use super::report::Report;
+use super::snapshot::Snapshot;
 use super::steps::Step;
 use child::Program;
 pub use failed::Failed;
@@ -41,6 +44,8 @@ use play::{Reference, Stage, disturbed, undisturbed};
 
 /// How many runs may wait with patience, for each that is active.
 const PATIENT: usize = 4;
+/// How many changes of a sample come one after the other.
+const CHANGES: usize = 2;
 /// kopf tries again after a minute when a handler fails.
 const PATIENCE_OF_KOPF: Duration = Duration::from_secs(75);
 
@@ -86,6 +91,7 @@ pub struct Outside {
     budget: Option<Duration>,
     jobs: usize,
     seed: Option<u64>,
+    pairs: bool,
     only: Vec<Fault>,
     start: Duration,
     patience: Duration,
@@ -122,6 +128,7 @@ impl Outside {
             budget: Some(Duration::from_secs(60)),
             jobs: processors * 3,
             seed: None,
+            pairs: false,
             only: Vec::new(),
             start: Duration::from_secs(120),
             patience: Duration::from_secs(30),
@@ -173,12 +180,12 @@ impl Outside {
     }
 
     /// The life of the samples in a folder; see [`Step::of_samples`]. In the machine's time each step takes seconds, so
-    /// only numbers and truth values are changed.
+    /// one field is changed, and then others together. What they may be, the CRDs say that are known by now.
     ///
     /// # Errors
     /// As there.
     pub fn samples(self, folder: impl AsRef<Path>) -> Result<Outside, Failed> {
-        let steps = Step::of_samples(folder, [])?;
+        let steps = Step::of_inputs(folder.as_ref(), &self.crds, CHANGES)?;
         Ok(self.steps(steps))
     }
 
@@ -203,6 +210,12 @@ impl Outside {
     /// Plays the faults in an order of this number's.
     pub fn seed(mut self, seed: u64) -> Outside {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Plays pairs of faults as well, which the seed chooses, when each fault that is not like another was played alone.
+    pub fn pairs(mut self) -> Outside {
+        self.pairs = true;
         self
     }
 
@@ -280,7 +293,10 @@ impl Outside {
             active: Arc::new(Semaphore::new(self.jobs)),
             lasting: Mutex::default(),
         };
-        let (mut reference, again) = tokio::try_join!(undisturbed(&stage, false), undisturbed(&stage, true))?;
+        let (mut reference, again) = tokio::try_join!(
+            undisturbed(&stage, &stage.steps, false),
+            undisturbed(&stage, &stage.steps, true)
+        )?;
         if reference
             .agents
             .iter()
@@ -296,6 +312,11 @@ impl Outside {
                 .because(format!("it watches {}", watched.join(", ")))
                 .fix("do the samples fit the kinds that it watches, and does it watch their namespace?"));
         }
+        let mut of_way = Vec::new();
+        if self.only.iter().all(is_hurry) && !oracles::is_restless(&reference.run) {
+            (of_way, reference.run.fresh) = of_history(&stage, &reference).await?;
+            of_way.retain(|_| self.only.is_empty());
+        }
         let all = match self.only.is_empty() {
             false => self.only,
             // What comes of a fault cannot be told where nothing comes to rest without one.
@@ -304,15 +325,22 @@ impl Outside {
                 &reference.run,
                 &stage.steps,
                 reference.elects,
-                self.budget.is_none(),
-                self.seed,
+                choice::Wish {
+                    all: self.budget.is_none(),
+                    pairs: self.pairs,
+                    seed: self.seed,
+                },
             ),
         };
         let mut report = Report::new(&reference.run, all.len(), &stage.steps);
         if let Some(again) = self.again {
             report.again = again;
         }
-        for verdict in oracles::of_reference(&reference.run, None).into_iter().chain(chance) {
+        for verdict in oracles::of_reference(&reference.run, None)
+            .into_iter()
+            .chain(chance)
+            .chain(of_way)
+        {
             report.found(None, verdict, Some(&reference.run));
         }
         let playing = Playing {
@@ -346,7 +374,9 @@ struct Playing {
 impl Playing {
     async fn all(mut self, faults: Vec<Fault>) -> Result<Report, Failed> {
         self.tell();
-        for fault in faults {
+        let mut faults = faults.into_iter();
+        let mut left = Vec::new();
+        for fault in faults.by_ref() {
             let (active, alive) = (self.stage.active.clone(), self.alive.clone());
             let place = async { (alive.acquire_owned().await, active.acquire_owned().await) };
             tokio::pin!(place);
@@ -358,6 +388,7 @@ impl Playing {
                 }
             };
             if self.budget.is_some_and(|budget| self.begin.elapsed() >= budget) {
+                left.push(fault);
                 break;
             }
             let (stage, reference) = (self.stage.clone(), self.reference.clone());
@@ -370,7 +401,8 @@ impl Playing {
         while let Some(ended) = self.runs.join_next().await {
             self.judge(ended)?;
         }
-        self.report.end(self.begin.elapsed());
+        left.extend(faults);
+        self.report.end(self.begin.elapsed(), &left);
         Ok(self.report)
     }
 
@@ -396,6 +428,21 @@ impl Playing {
             left: left.map(|left| self.budget.map_or(left, |budget| left.min(budget.saturating_sub(took)))),
         });
     }
+}
+
+/// What the steps alone show, and how new clusters end, as [`history`] says.
+async fn of_history(stage: &Stage, reference: &Reference) -> Result<(Vec<Verdict>, Vec<Option<Snapshot>>), Failed> {
+    let mut fresh = Fresh::of(&reference.run);
+    let played = fresh.open().into_iter().map(|step| async move {
+        let steps = reference.run.wanted[step].steps();
+        let fresh = undisturbed(stage, &steps, false).await?;
+        let end = fresh.run.ends.last().filter(|_| fresh.run.restless.is_none());
+        Ok::<_, Failed>((step, end.map(|end| reference.mask.apply(end.clone()))))
+    });
+    for (step, end) in futures::future::try_join_all(played).await? {
+        fresh.ends(step, end);
+    }
+    Ok((fresh.verdicts(), fresh.all()))
 }
 
 /// Takes over what a second undisturbed run shows: what is a matter of chance, what it asks for all the time, what a

@@ -24,10 +24,12 @@ use super::super::ClusterOf;
 use super::super::children::{children, identities};
 use super::super::fault::Fault;
 use super::super::log::{Entry, Made};
+use super::super::place::Place;
 use super::super::play::{Run, replaced};
 use super::super::seam::{Ask, Pace, Seam};
 use super::super::snapshot::{Reader, Snapshot};
 use super::super::steps::Step;
+use super::super::wanted::Wanted;
 use super::Failed;
 use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
@@ -305,9 +307,9 @@ impl<'a> Player<'a> {
     }
 
     /// Somebody deletes an object.
-    async fn delete(&self, made: &Made) {
+    async fn delete(&self, made: &Made, fault: &Fault) {
         let (resource, namespace, name) = &made.named;
-        self.seam.strike(0);
+        self.seam.strike(0, fault);
         self.seam
             .tell(0, format!("somebody deletes {resource} {namespace}/{name}"));
         let request =
@@ -341,7 +343,7 @@ impl<'a> Player<'a> {
 const NAME: &str = "operator";
 
 /// Plays an undisturbed run; `restarts`: a process is ended and another one started, before the first deletion.
-pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Reference, Failed> {
+pub(super) async fn undisturbed(stage: &Stage, made: &[Step], restarts: bool) -> Result<Reference, Failed> {
     let mut player = Player::new(stage, None, BTreeSet::new()).await?;
     let mut run = Run::default();
     let mut noise = BTreeSet::new();
@@ -356,11 +358,12 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     }
     player.rest = begin.elapsed().clamp(REST.0, REST.1);
     let mut watched = player.seam.traffic(|of| of.watched.clone());
-    let first_delete = stage.steps.iter().position(Step::deletes);
+    let first_delete = made.iter().position(Step::deletes);
     let mut rested = rests(&mut player, &mut noise).await?;
     run.ends.push(player.snapshot());
     run.children.push(player.children(0));
-    for (at, step) in stage.steps.iter().enumerate() {
+    run.wanted.push(Wanted::default());
+    for (at, step) in made.iter().enumerate() {
         if restarts && first_delete == Some(at) && at > 0 {
             player.end_all();
             tokio::time::sleep(RESTART).await; // no process is to be there
@@ -371,7 +374,11 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             run.writes_of_a_restart = player.effective_writes(from);
         }
         let number = player.seam.next_step(step.what());
-        step.make(&player.cluster).await?;
+        let wanted = run.wanted.last().cloned().unwrap_or_default();
+        run.wanted.push(match step.made(&player.cluster).await? {
+            true => wanted.after(step),
+            false => wanted,
+        });
         rested = rests(&mut player, &mut noise).await? && rested;
         if !rested {
             run.restless.get_or_insert(number);
@@ -482,6 +489,23 @@ pub(super) async fn disturbed(
     Ok(run)
 }
 
+/// The steps before the fault that lead back to where they began: they need not be made. From where, and to where.
+fn detour(fault: &Fault, run: &Run) -> Option<(usize, usize)> {
+    // These go by what was seen or made on the way.
+    let is_seen = |part: &Fault| {
+        matches!(
+            part,
+            Fault::Stale { .. } | Fault::Past { .. } | Fault::Late { .. } | Fault::Deleted { .. }
+        )
+    };
+    if fault.parts().iter().any(is_seen) {
+        return None;
+    }
+    let before = Place::before(fault, &run.log)?;
+    let from = run.ends.iter().position(|end| *end == run.ends[before])?;
+    (from < before).then_some((from, before))
+}
+
 async fn steps(
     player: &mut Player<'_>,
     run: &mut Run,
@@ -500,11 +524,25 @@ async fn steps(
         return Ok(());
     }
     revisions.push(player.revision());
+    let parts = fault.parts();
+    let skipped = detour(fault, &reference.run);
     for (at, step) in stage.steps.iter().enumerate() {
+        if skipped.is_some_and(|(from, to)| (from..to).contains(&at)) {
+            run.ends.push(reference.run.ends[at + 1].clone());
+            revisions.push(player.revision());
+            if skipped.is_some_and(|(_, to)| to == at + 1) {
+                let (attempts, heard) = reference.run.log.counted_until(at + 1);
+                player.seam.goes_on(at + 1, attempts, heard);
+            }
+            continue;
+        }
         let number = player.seam.next_step(step.what());
-        if matches!(fault, Fault::Down { step } if *step == number) {
+        let down = parts
+            .iter()
+            .find(|part| matches!(part, Fault::Down { step } if *step == number));
+        if let Some(down) = down {
             player.end_all();
-            player.seam.strike(0);
+            player.seam.strike(0, down);
             step.make(&player.cluster).await?;
             tokio::time::sleep(RESTART).await; // no process is to be there
             run.hurried = Some(number);
@@ -513,7 +551,10 @@ async fn steps(
             continue;
         }
         step.make(&player.cluster).await?;
-        if matches!(fault, Fault::Down { step } if step + 1 == number) {
+        if parts
+            .iter()
+            .any(|part| matches!(part, Fault::Down { step } if step + 1 == number))
+        {
             player.leases_expire().await;
             player.start().await?;
         }
@@ -523,40 +564,49 @@ async fn steps(
         } else if !is_right {
             return Ok(());
         }
-        let mut before = None;
-        let strikes = match fault {
-            Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
-                let shown = match fault {
-                    Fault::Past { resource, event, .. } => player.seam.log().0.revision_of_event(resource, *event),
-                    Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
-                    _ => None,
-                };
-                player.end_all();
-                tokio::time::sleep(RESTART).await; // no process is to be there
-                player.leases_expire().await;
-                before = Some(identities(player.cluster.cluster().api()));
-                player.seam.show(shown.unwrap_or_else(|| player.revision()));
-                player.start().await?;
-                true
-            }
-            Fault::Deleted { after, object } if *after == number => {
-                let made = player.children(number).get(object - 1).cloned();
-                if let Some(made) = &made {
-                    player.delete(made).await;
+        for part in parts {
+            let mut before = None;
+            let strikes = match part {
+                Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
+                    let shown = match part {
+                        Fault::Past { resource, event, .. } => player.seam.log().0.revision_of_event(resource, *event),
+                        Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
+                        _ => None,
+                    };
+                    player.end_all();
+                    tokio::time::sleep(RESTART).await; // no process is to be there
+                    player.leases_expire().await;
+                    before = Some(identities(player.cluster.cluster().api()));
+                    player.seam.show(shown.unwrap_or_else(|| player.revision()), part);
+                    player.start().await?;
+                    true
                 }
-                made.is_some()
-            }
-            _ => false,
-        };
-        if strikes {
-            run.ends.pop();
-            let is_right = waiting.comes_right(player, run, number).await?;
-            run.replaced = before.and_then(|before| replaced(before, &identities(player.cluster.cluster().api())));
-            if !is_right {
-                return Ok(());
+                Fault::Deleted { after, object } if *after == number => {
+                    let made = player.children(number).get(object - 1).cloned();
+                    if let Some(made) = &made {
+                        player.delete(made, part).await;
+                    }
+                    made.is_some()
+                }
+                _ => false,
+            };
+            if strikes {
+                run.ends.pop();
+                let is_right = waiting.comes_right(player, run, number).await?;
+                let now = || identities(player.cluster.cluster().api());
+                run.replaced = before.and_then(|before| replaced(before, &now()));
+                if !is_right {
+                    return Ok(());
+                }
             }
         }
         revisions.push(player.revision());
+        let is_hurried = run.hurried == Some(number);
+        let lasts = parts.len() > 1 || matches!(fault, Fault::Late { .. });
+        if player.seam.log().1.is_some() && is_right && !is_hurried && !lasts {
+            // All is as it would be without the fault, and goes on so.
+            break;
+        }
     }
     let from = player.seam.log().0.entries.len();
     player.pass(WATCHED).await?;

@@ -227,16 +227,16 @@ impl Seam {
     /// collector deletes the children of an owner whose deletion comes late. On a machine that goes on until the news is
     /// there. In virtual time, where a write takes none, it comes only if the writes of a second have an end.
     pub(super) async fn wait_for_the_next_second(&self, kind: &str) {
-        let lags = matches!(
-            self.fault,
-            Some(
+        let lags = self.faults().iter().any(|fault| {
+            matches!(
+                fault,
                 Fault::Late { .. }
                     | Fault::Held { .. }
                     | Fault::Missed { .. }
                     | Fault::Stale { .. }
                     | Fault::Past { .. }
             )
-        );
+        });
         let end = self.state().burst.end_if_full(kind);
         if let Some(end) = end.filter(|_| lags) {
             tokio::time::sleep_until(end).await;
