@@ -209,6 +209,7 @@ impl Fault {
             Fault::Missed { .. } => "this is never delivered; the next list shows what came of it",
             Fault::Cut { .. } => "the connection breaks in the middle of this",
             Fault::Late { .. } => return format!("it comes {} late", time(pace.late)),
+            Fault::Stale { after, sees } if after == sees => "the operator starts anew",
             Fault::Stale { .. } | Fault::Past { .. } => {
                 return format!("the operator starts anew and for {long} sees an older world");
             }

@@ -13,6 +13,7 @@ use super::log::Named;
 use super::oracles::{Severity, Verdict, words};
 use super::play::Run;
 use super::snapshot::{Object, Snapshot};
+use super::steps::Target;
 use super::wanted::{Wanted, differing};
 
 /// Objects of one name are numbered.
@@ -80,9 +81,36 @@ impl<'a> Fresh<'a> {
             let (before, now) = (&wanted[step - 1], &wanted[step]);
             found.extend(unheeded(step, (before, &ends[step - 1]), (now, &ends[step])));
             found.extend(self.end(step).and_then(|fresh| of_way(step, &ends[step], fresh, now)));
+            // What the server took on the way may be more than the operator can do.
+            let goes_next = wanted
+                .get(step + 1)
+                .is_some_and(|next| next.targets().count() < now.targets().count());
+            found.extend(dishonest(step, &ends[step], now).filter(|_| goes_next));
         }
         found
     }
+}
+
+/// An object of the user whose status says that it is not of its present spec, though all is done.
+fn dishonest(step: usize, end: &Snapshot, wanted: &Wanted) -> Option<Verdict> {
+    let mut objects = end.all().filter_map(|Object { text, named }| {
+        let object: Value = serde_json::from_str(text).ok()?;
+        let is_users = |target: &Target| object["kind"] == target.kind.as_str() && named.2 == target.name;
+        // A snapshot tells whether it is the present one.
+        let lags = object["status"]["observedGeneration"] == false && wanted.targets().any(is_users);
+        lags.then(|| words(named))
+    });
+    let named = objects.next()?;
+    Some(Verdict {
+        severity: Severity::Low,
+        what: format!("the status of {named} is of an older spec after step {step}: see its observedGeneration"),
+        details: String::new(),
+    })
+}
+
+/// Whether a new cluster is as a step ended, and well.
+pub(super) fn is_reached(end: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> bool {
+    is_well(fresh) && of_way(0, end, fresh, wanted).is_none()
 }
 
 /// Whether a step ends as a new cluster with the same objects of the user does, which ended with `fresh`.

@@ -275,7 +275,7 @@ impl Explore {
         }
         if self.only.as_ref().is_none_or(is_hurry) && !oracles::is_restless(&reference) {
             let (found, fresh) = self.of_history(&play, &reference)?;
-            reference.fresh = fresh;
+            reference.fresh = fresh.into();
             for verdict in found.into_iter().filter(|_| self.only.is_none()) {
                 report.found(None, verdict, Some(&reference));
             }

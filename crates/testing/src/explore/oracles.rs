@@ -85,6 +85,7 @@ pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<
         .or_else(|| ends(fault, run, reference))
         .or_else(|| replaced(run))
         .or_else(|| swallowed(run))
+        .or_else(|| plain_restart(fault, run))
         .or_else(|| restart(run).filter(|_| restart(reference).is_none()))
 }
 
@@ -129,6 +130,17 @@ fn restart(run: &Run) -> Option<Verdict> {
     let first = run.writes_of_a_restart.first()?;
     let what = format!("a restart when all is done writes: {first}");
     verdict(Severity::Low, what, run.writes_of_a_restart.join("\n"))
+}
+
+/// A restart that sees what is there writes nothing.
+fn plain_restart(fault: &Fault, run: &Run) -> Option<Verdict> {
+    let (Fault::Stale { after, sees }, Some(struck)) = (fault, run.struck) else {
+        return None;
+    };
+    let mut writes = run.log.attempts().into_iter().filter(|write| write.is_effective());
+    let first = writes.find(|write| after == sees && write.step == *after && write.at >= struck)?;
+    let what = format!("a restart when all is done writes: {}", first.plain());
+    verdict(Severity::Low, what, String::new())
 }
 
 /// An object that lives all through a step of the undisturbed run is not deleted in it.
@@ -182,7 +194,7 @@ fn ends(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
         }
         // A user who did not wait is promised the state that he wants, and no more.
         if let Some(hurried) = run.hurried.filter(|_| step + 1 < reference.ends.len()) {
-            let fresh = reference.fresh.get(step).and_then(Option::as_ref);
+            let fresh = reference.fresh.get().and_then(|fresh| fresh.get(step)?.as_ref());
             let wanted = reference.wanted.get(step).filter(|_| step > hurried);
             let verdict = wanted.zip(fresh);
             match verdict.and_then(|(wanted, fresh)| history::of_hurry(step, found, (expected, fresh), wanted)) {

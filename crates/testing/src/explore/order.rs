@@ -30,22 +30,23 @@ const SUFFIX: usize = 5;
 /// The classes, those first that usually find something, and how many of each come in a turn.
 const CLASSES: [(&str, usize); 17] = [
     ("crash-after", 2),
-    ("past", 3),
+    ("past", 2),
     ("outage", 2),
     ("deleted", 1),
-    ("timeouts", 1),
+    ("next-step", 1),
     ("held", 1),
     ("refused", 1),
-    ("stale", 1),
-    ("unanswered", 1),
-    ("missed", 1),
-    ("paused", 1),
-    ("late", 1),
-    ("down", 1),
-    ("next-step", 1),
     ("delete-early", 1),
+    ("timeouts", 1),
+    ("stale", 1),
+    ("down", 1),
+    ("missed", 1),
+    ("unanswered", 1),
+    ("paused", 1),
     ("touched", 1),
     ("forbidden", 1),
+    // It lasts all through a run, which takes long.
+    ("late", 1),
 ];
 
 /// The classes of which hardly one finds what none of the others does. They come behind those of their round.
@@ -106,7 +107,7 @@ fn of_class_in(class: &str, known: &Known<'_>) -> Vec<(Round, Fault)> {
             let kinds = log.heard().into_keys();
             kinds.map(|resource| (Round::Sites, Fault::Late { resource })).collect()
         }
-        "stale" => stale(steps.len()),
+        "stale" => stale(steps),
         "past" => past(known),
         "down" => {
             let all = (1..=steps.len()).filter(|step| is_hurried(steps, *step));
@@ -200,8 +201,14 @@ fn events(log: &Log) -> Vec<Event> {
     events
 }
 
-/// After each step, the world as an earlier one left it.
-fn stale(steps: usize) -> Vec<(Round, Fault)> {
+/// After each step, the world as an earlier one left it. First a plain restart, when all that the user makes is there.
+fn stale(steps: &[Step]) -> Vec<(Round, Fault)> {
+    let all_made = deletion_after(steps, 1).map_or(steps.len(), |(first, _)| first - 1);
+    let restart = Fault::Stale {
+        after: all_made,
+        sees: all_made,
+    };
+    let steps = steps.len();
     let pairs = (1..=steps)
         .rev()
         .flat_map(|after| (0..after).rev().map(move |sees| (after, sees)));
@@ -210,9 +217,8 @@ fn stale(steps: usize) -> Vec<(Round, Fault)> {
         (_, 0) => Round::Steps,
         _ => Round::Rest,
     };
-    pairs
-        .map(|(after, sees)| (round(after, sees), Fault::Stale { after, sees }))
-        .collect()
+    let older = pairs.map(|(after, sees)| (round(after, sees), Fault::Stale { after, sees }));
+    std::iter::once((Round::Sites, restart)).chain(older).collect()
 }
 
 /// What the operator saw when it deleted something, shown again when that is there again: it must not go by what it sees.

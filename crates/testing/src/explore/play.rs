@@ -56,7 +56,7 @@ pub(super) struct Run {
     /// What the user wanted then.
     pub(super) wanted: Vec<Wanted>,
     /// How a new cluster ends in which the user wants this from the beginning, as far as that is known.
-    pub(super) fresh: Vec<Option<Snapshot>>,
+    pub(super) fresh: std::sync::OnceLock<Vec<Option<Snapshot>>>,
     /// What may be deleted then.
     pub(super) children: Vec<Vec<Made>>,
     /// The steps that the user made before the one before had come to rest.

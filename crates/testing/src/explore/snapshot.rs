@@ -77,6 +77,8 @@ impl Reader {
         let mut changed = Vec::new();
         for (store, kind) in &stored {
             let changes = api.changes(store);
+            // What volumes were once bound to is nobody's any more; how many of them there are tells of the way.
+            let is_volume = self.is_lenient && kind == "PersistentVolume";
             if self.stores.get(store).is_some_and(|known| known.changes == changes) {
                 continue;
             }
@@ -84,6 +86,9 @@ impl Reader {
             let mut same = BTreeMap::new();
             let mut new = Vec::new();
             for (key, entry) in api.entries(store) {
+                if is_volume && entry.object().value()["status"]["phase"] != "Bound" {
+                    continue;
+                }
                 match known.get(&key) {
                     Some(object) if object.0 == entry.revision() => {
                         same.insert(key, object.clone());

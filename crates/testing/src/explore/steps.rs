@@ -265,7 +265,9 @@ pub(super) fn deletion_after(steps: &[Step], step: usize) -> Option<(usize, usiz
     };
     let first = (step..steps.len()).find(is_last)?;
     let count = steps[first..].iter().take_while(|step| step.deletes()).count();
-    (first > step).then_some((first + 1, first + count))
+    let goes = |target: &Target| steps[first..first + count].iter().any(|step| step.target() == *target);
+    // A namesake that is there would stay.
+    (first > step && goes(&steps[step - 1].target())).then_some((first + 1, first + count))
 }
 
 fn samples(folder: &Path) -> Result<Vec<Value>> {

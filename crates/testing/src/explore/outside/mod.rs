@@ -4,16 +4,19 @@
 //! that leads through the seam. Workload, faults, oracles and report are those of the explorer for operators of this
 //! library; what is different is the time, which is the machine's, and what can be known of the operator: its requests.
 //!
-//! - `play.rs`, `waiting.rs`: one run,
+//! - `play.rs`, `disturbed.rs`, `waiting.rs`: one run,
 //! - `child.rs`, `endpoint.rs`: a process, and its way to the API server,
+//! - `fresh.rs`: new clusters for the states of the workload,
 //! - `mask.rs`: what is a matter of chance in two undisturbed runs,
 //! - `choice.rs`: which faults are worth a run, and in which order,
 //! - `failed.rs`: what keeps an exploration from its end.
 
 mod child;
 mod choice;
+mod disturbed;
 mod endpoint;
 mod failed;
+mod fresh;
 mod mask;
 mod play;
 mod waiting;
@@ -31,16 +34,15 @@ use tokio::task::JoinSet;
 
 use super::ClusterOf;
 use super::fault::Fault;
-use super::history::Fresh;
 use super::is_hurry;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
 use super::report::Report;
-use super::snapshot::Snapshot;
 use super::steps::Step;
 use child::Program;
+use disturbed::disturbed;
 pub use failed::Failed;
-use play::{Reference, Stage, disturbed, undisturbed};
+use play::{Reference, Stage, undisturbed};
 
 /// How many runs may wait with patience, for each that is active.
 const PATIENT: usize = 4;
@@ -92,6 +94,7 @@ pub struct Outside {
     jobs: usize,
     seed: Option<u64>,
     pairs: bool,
+    replicas: usize,
     only: Vec<Fault>,
     start: Duration,
     patience: Duration,
@@ -129,6 +132,7 @@ impl Outside {
             jobs: processors * 3,
             seed: None,
             pairs: false,
+            replicas: 1,
             only: Vec::new(),
             start: Duration::from_secs(120),
             patience: Duration::from_secs(30),
@@ -219,6 +223,12 @@ impl Outside {
         self
     }
 
+    /// Runs so many processes at a time, of which one leads. When it dies, or stands still, another one takes over.
+    pub fn replicas(mut self, replicas: usize) -> Outside {
+        self.replicas = replicas.max(1);
+        self
+    }
+
     /// Plays this fault, by the name that a report gave it, and no others but those that are named so.
     ///
     /// # Errors
@@ -287,16 +297,14 @@ impl Outside {
             roles: self.roles,
             steps: self.steps,
             tls,
+            replicas: self.replicas,
             start: self.start,
             patience: self.patience,
             longest: self.longest,
             active: Arc::new(Semaphore::new(self.jobs)),
             lasting: Mutex::default(),
         };
-        let (mut reference, again) = tokio::try_join!(
-            undisturbed(&stage, &stage.steps, false),
-            undisturbed(&stage, &stage.steps, true)
-        )?;
+        let (mut reference, again) = tokio::try_join!(undisturbed(&stage, false), undisturbed(&stage, true))?;
         if reference
             .agents
             .iter()
@@ -312,11 +320,8 @@ impl Outside {
                 .because(format!("it watches {}", watched.join(", ")))
                 .fix("do the samples fit the kinds that it watches, and does it watch their namespace?"));
         }
-        let mut of_way = Vec::new();
-        if self.only.iter().all(is_hurry) && !oracles::is_restless(&reference.run) {
-            (of_way, reference.run.fresh) = of_history(&stage, &reference).await?;
-            of_way.retain(|_| self.only.is_empty());
-        }
+        let looks_at_the_way = self.only.iter().all(is_hurry) && !oracles::is_restless(&reference.run);
+        let tells_of_the_way = self.only.is_empty();
         let all = match self.only.is_empty() {
             false => self.only,
             // What comes of a fault cannot be told where nothing comes to rest without one.
@@ -336,14 +341,10 @@ impl Outside {
         if let Some(again) = self.again {
             report.again = again;
         }
-        for verdict in oracles::of_reference(&reference.run, None)
-            .into_iter()
-            .chain(chance)
-            .chain(of_way)
-        {
+        for verdict in oracles::of_reference(&reference.run, None).into_iter().chain(chance) {
             report.found(None, verdict, Some(&reference.run));
         }
-        let playing = Playing {
+        let mut playing = Playing {
             alive: Arc::new(Semaphore::new(self.jobs * (1 + PATIENT))),
             stage: Arc::new(stage),
             reference: Arc::new(reference),
@@ -353,7 +354,15 @@ impl Outside {
             since: Instant::now(),
             budget: self.budget,
             told: self.told,
+            of_way: None,
         };
+        if looks_at_the_way {
+            let (stage, reference) = (playing.stage.clone(), playing.reference.clone());
+            playing.of_way = Some(tokio::spawn(async move {
+                let found = fresh::of_history(&stage, &reference).await?;
+                Ok(found.into_iter().filter(|_| tells_of_the_way).collect())
+            }));
+        }
         playing.all(all).await
     }
 }
@@ -369,6 +378,8 @@ struct Playing {
     since: Instant,
     budget: Option<Duration>,
     told: OnProgress,
+    /// What the steps alone show. New clusters are played beside the faults.
+    of_way: Option<tokio::task::JoinHandle<Result<Vec<Verdict>, Failed>>>,
 }
 
 impl Playing {
@@ -402,6 +413,14 @@ impl Playing {
             self.judge(ended)?;
         }
         left.extend(faults);
+        if let Some(of_way) = self.of_way.take() {
+            let found = of_way
+                .await
+                .map_err(|why| Failed::new("a run broke off").because(why))?;
+            for verdict in found? {
+                self.report.found(None, verdict, Some(&self.reference.run));
+            }
+        }
         self.report.end(self.begin.elapsed(), &left);
         Ok(self.report)
     }
@@ -428,21 +447,6 @@ impl Playing {
             left: left.map(|left| self.budget.map_or(left, |budget| left.min(budget.saturating_sub(took)))),
         });
     }
-}
-
-/// What the steps alone show, and how new clusters end, as [`history`] says.
-async fn of_history(stage: &Stage, reference: &Reference) -> Result<(Vec<Verdict>, Vec<Option<Snapshot>>), Failed> {
-    let mut fresh = Fresh::of(&reference.run);
-    let played = fresh.open().into_iter().map(|step| async move {
-        let steps = reference.run.wanted[step].steps();
-        let fresh = undisturbed(stage, &steps, false).await?;
-        let end = fresh.run.ends.last().filter(|_| fresh.run.restless.is_none());
-        Ok::<_, Failed>((step, end.map(|end| reference.mask.apply(end.clone()))))
-    });
-    for (step, end) in futures::future::try_join_all(played).await? {
-        fresh.ends(step, end);
-    }
-    Ok((fresh.verdicts(), fresh.all()))
 }
 
 /// Takes over what a second undisturbed run shows: what is a matter of chance, what it asks for all the time, what a
