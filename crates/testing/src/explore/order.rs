@@ -33,7 +33,7 @@ const CLASSES: [(&str, usize); 17] = [
     ("past", 2),
     ("outage", 2),
     ("deleted", 1),
-    ("next-step", 1),
+    ("next-step", 2),
     ("held", 1),
     ("refused", 1),
     ("delete-early", 1),
@@ -134,14 +134,16 @@ fn at_writes(log: &Log, steps: &[Step], fault: fn(usize) -> Fault) -> Vec<(Round
         _ => true,
     };
     let places = attempts.iter().enumerate().filter(|(_, entry)| admitted(entry));
+    let hurries = matches!(fault(1), Fault::NextStep(_) | Fault::DeleteEarly(_));
     let places = places.map(|(at, entry)| Place {
         number: at + 1,
         step: entry.step,
         site: site(entry),
         counts: entry.is_effective(),
-        // What destroys matters most, and what is made is the same each time.
+        // What destroys matters most, and what is made is the same each time. In a hurry it is left behind.
         distance: match entry.call.verb.as_str() {
             "delete" | "deletecollection" => 0,
+            "create" if hurries => 0,
             "create" => 2,
             _ => 1,
         },

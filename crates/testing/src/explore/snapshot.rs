@@ -77,7 +77,7 @@ impl Reader {
         let mut changed = Vec::new();
         for (store, kind) in &stored {
             let changes = api.changes(store);
-            // What volumes were once bound to is nobody's any more; how many of them there are tells of the way.
+            // Volumes that were made for claims are kept when these go; how many there are tells of the way.
             let is_volume = self.is_lenient && kind == "PersistentVolume";
             if self.stores.get(store).is_some_and(|known| known.changes == changes) {
                 continue;
@@ -86,7 +86,12 @@ impl Reader {
             let mut same = BTreeMap::new();
             let mut new = Vec::new();
             for (key, entry) in api.entries(store) {
-                if is_volume && entry.object().value()["status"]["phase"] != "Bound" {
+                let is_made_for_a_claim = || {
+                    let object = entry.object();
+                    let name = object.value()["metadata"]["name"].as_str();
+                    name.is_some_and(|name| name.starts_with("pvc-"))
+                };
+                if is_volume && is_made_for_a_claim() {
                     continue;
                 }
                 match known.get(&key) {
