@@ -46,7 +46,7 @@ impl Chance {
 pub(super) fn of(singles: &[(Round, Fault)], log: &Log, seed: u64) -> Vec<Fault> {
     let known = singles.iter().filter(|(round, _)| *round != Round::Rest);
     let placed: Vec<(&Fault, usize)> = known
-        .filter_map(|(_, fault)| Some((fault, Place::before(fault, log).unwrap_or(0))))
+        .map(|(_, fault)| (fault, Place::before(fault, log).unwrap_or(0)))
         .collect();
     let of = |classes: &[&str]| -> Vec<(&Fault, usize)> {
         let of_class = placed.iter().filter(|(fault, _)| classes.contains(&fault.class()));

@@ -43,6 +43,8 @@ pub(super) struct Pace {
     pub(super) pause: Duration,
     /// The events of a kind that are late.
     pub(super) late: Duration,
+    /// A user who does not wait makes the next step.
+    pub(super) hurry: Duration,
 }
 
 impl Pace {
@@ -52,6 +54,7 @@ impl Pace {
         slow: Duration::from_secs(30),
         pause: Duration::from_secs(20),
         late: Duration::from_secs(3),
+        hurry: Duration::from_millis(1),
     };
     /// In the machine's time: long enough for an operator to act meanwhile.
     pub(super) const REAL: Pace = Pace {
@@ -59,6 +62,7 @@ impl Pace {
         slow: Duration::from_millis(1500),
         pause: Duration::from_secs(4),
         late: Duration::from_millis(500),
+        hurry: Duration::from_millis(100),
     };
 }
 
@@ -505,6 +509,8 @@ impl Seam {
             Some(Fault::NextStep(_) | Fault::DeleteEarly(_)) => {
                 strike();
                 let _ = self.asks.send(Ask::NextStep);
+                // The answer comes when the step is made: the operator would else be done before.
+                tokio::time::sleep(self.pace.hurry).await;
             }
             _ => {}
         }
