@@ -114,6 +114,7 @@ fn the_steps_alone_show_a_known_bug_and_nothing_without_it() -> Result<()> {
 }
 
 /// Explores each of these with the mistake and without it, and prints a line for each.
+#[allow(clippy::print_stdout, reason = "the lines are what it is for")]
 fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool) -> Result<Explore>) -> Result<()> {
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
     for name in names.filter(|name| only.as_deref().is_none_or(|only| only == *name)) {

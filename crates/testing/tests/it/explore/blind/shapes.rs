@@ -316,7 +316,7 @@ async fn observed(fixed: bool, app: &App, client: &Client) -> Result<()> {
     kit::ensure(client, settings(app, &format!("{name}-settings"))).await?;
     kit::ensure(client, plain_deployment(app)).await?;
     note(app, client, |status| {
-        status.observed_generation = app.metadata.generation
+        status.observed_generation = app.metadata.generation;
     })
     .await?;
     Ok(())
