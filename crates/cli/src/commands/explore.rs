@@ -57,6 +57,14 @@ pub(crate) struct Arguments {
     #[arg(long)]
     exhaustive: bool,
 
+    /// Play pairs of faults as well, when each was played alone
+    #[arg(long)]
+    pairs: bool,
+
+    /// How many processes of the operator there are at a time: one of them leads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    replicas: u16,
+
     /// How many runs are played side by side [default: three for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
@@ -179,6 +187,7 @@ impl Arguments {
             // As `kubewright run` has it: webhooks need certificates.
             .variable("ENABLE_WEBHOOKS", "false")
             .budget(self.budget)
+            .replicas(usize::from(self.replicas))
             .start(self.start)
             .patience(self.patience);
         let usual = ["config/crd/bases", "config/crd"].map(|path| folder.join(path));
@@ -205,6 +214,9 @@ impl Arguments {
         if self.exhaustive {
             explore = explore.exhaustive();
         }
+        if self.pairs {
+            explore = explore.pairs();
+        }
         if let Some(jobs) = self.jobs {
             explore = explore.jobs(usize::from(jobs));
         }
@@ -228,6 +240,9 @@ impl Arguments {
         }
         if let Some(path) = &self.rbac {
             words.push(format!("--rbac {}", shell_word(&path.to_string_lossy())));
+        }
+        if self.replicas > 1 {
+            words.push(format!("--replicas {}", self.replicas));
         }
         words.push("--replay {}".to_owned());
         words.join(" ")

@@ -1,7 +1,7 @@
 //! The objects that came of the operator and may be deleted by somebody else: those that it made, and the pods of these.
 //!
 //! Left out is what nobody would make again, or not before the deletion ends: pods that have done their work, claims in
-//! use, and what waits for somebody's cleanup.
+//! use, what waits for somebody's cleanup, and what has no owner, because no event of it leads to one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::log::{Made, Named};
 /// cluster serves, and a pod of each controller.
 pub(super) fn children(api: &ApiServer, made: &[Made]) -> Vec<Made> {
     let mut places: BTreeMap<Named, String> = BTreeMap::new();
-    let mut others = BTreeSet::new();
+    let (mut others, mut owned) = (BTreeSet::new(), BTreeSet::new());
     let mut with_a_pod = BTreeSet::new();
     let kinds = api.kinds();
     for row in kinds
@@ -50,10 +50,14 @@ pub(super) fn children(api: &ApiServer, made: &[Made]) -> Vec<Made> {
             if is_child {
                 others.insert(named.clone());
             }
+            if !object["metadata"]["ownerReferences"].is_null() {
+                owned.insert(named.clone());
+            }
             places.insert(named, path);
         }
     }
-    let made: Vec<Named> = made.iter().map(|made| made.named.clone()).collect();
+    let made = made.iter().map(|made| made.named.clone());
+    let made: Vec<Named> = made.filter(|named| owned.contains(named)).collect();
     others.retain(|other| !made.contains(other));
     let all = made.into_iter().chain(others);
     all.filter_map(|named| {

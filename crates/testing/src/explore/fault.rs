@@ -44,6 +44,8 @@ pub enum Fault {
     Paused(usize),
     /// The user makes the next step right after the write.
     NextStep(usize),
+    /// The user deletes the objects right after the write.
+    DeleteEarly(usize),
     /// The watch of a kind delivers this event, and all after it, a minute late.
     Held {
         /// The plural with its group: `pods`, `deployments.apps`.
@@ -99,13 +101,15 @@ pub enum Fault {
         /// Which of the objects that are there and came of the operator.
         object: usize,
     },
+    /// Two of the others in one run.
+    Pair(Box<[Fault; 2]>),
 }
 
 /// The name of a fault at a write, and the fault by the number of the write.
 type AtWrite = (&'static str, fn(usize) -> Fault);
 
 /// Names, once for writing and reading.
-pub(super) const AT_WRITE: [AtWrite; 14] = [
+pub(super) const AT_WRITE: [AtWrite; 15] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),
@@ -120,6 +124,7 @@ pub(super) const AT_WRITE: [AtWrite; 14] = [
     ("slow", Fault::Slow),
     ("paused", Fault::Paused),
     ("next-step", Fault::NextStep),
+    ("delete-early", Fault::DeleteEarly),
 ];
 
 impl Fault {
@@ -135,6 +140,7 @@ impl Fault {
             Fault::Past { .. } => "past",
             Fault::Down { .. } => "down",
             Fault::Deleted { .. } => "deleted",
+            Fault::Pair(_) => "pair",
             at_write => {
                 let named = at_write.write().and_then(|number| {
                     AT_WRITE
@@ -144,6 +150,14 @@ impl Fault {
                 });
                 named.expect("every fault at a write is in the table")
             }
+        }
+    }
+
+    /// The faults of which it consists: itself, or two.
+    pub(super) fn parts(&self) -> &[Fault] {
+        match self {
+            Fault::Pair(pair) => pair.as_slice(),
+            one => std::slice::from_ref(one),
         }
     }
 
@@ -164,7 +178,8 @@ impl Fault {
             | Fault::Forbidden(write)
             | Fault::Slow(write)
             | Fault::Paused(write)
-            | Fault::NextStep(write) => Some(*write),
+            | Fault::NextStep(write)
+            | Fault::DeleteEarly(write) => Some(*write),
             _ => None,
         }
     }
@@ -189,15 +204,21 @@ impl Fault {
                 return format!("the process stands still for {pause}, and another one takes its place");
             }
             Fault::NextStep(_) => "the user makes the next step at once",
+            Fault::DeleteEarly(_) => "the user deletes the objects at once",
             Fault::Held { .. } => return format!("this and what follows is delivered {long} late"),
             Fault::Missed { .. } => "this is never delivered; the next list shows what came of it",
             Fault::Cut { .. } => "the connection breaks in the middle of this",
             Fault::Late { .. } => return format!("it comes {} late", time(pace.late)),
+            Fault::Stale { after, sees } if after == sees => "the operator starts anew",
             Fault::Stale { .. } | Fault::Past { .. } => {
                 return format!("the operator starts anew and for {long} sees an older world");
             }
             Fault::Down { .. } => "the operator is not there for two steps",
             Fault::Deleted { .. } => "somebody deletes this",
+            Fault::Pair(pair) => {
+                let [one, other] = pair.as_ref();
+                return format!("{}, and {}", one.told(pace), other.told(pace));
+            }
         };
         text.to_owned()
     }
@@ -241,6 +262,7 @@ impl fmt::Display for Fault {
             Fault::Stale { after, sees } => write!(f, "{class}@{after}#{sees}"),
             Fault::Past { after, resource, event } => write!(f, "{class}@{after}#{resource}#{event}"),
             Fault::Deleted { after, object } => write!(f, "{class}@{after}#{object}"),
+            Fault::Pair(pair) => write!(f, "{}+{}", pair[0], pair[1]),
             at_write => write!(f, "{class}@{}", at_write.write().unwrap_or_default()),
         }
     }
@@ -253,6 +275,9 @@ impl FromStr for Fault {
         let unreadable = || {
             format!("{text:?} is no fault: write it as a report does, such as crash-after@3, held@pods#2, stale@2#1")
         };
+        if let Some((one, other)) = text.split_once('+') {
+            return Ok(Fault::Pair(Box::new([one.parse()?, other.parse()?])));
+        }
         let (class, place) = text.split_once('@').ok_or_else(unreadable)?;
         let number = |text: &str| text.parse::<usize>().map_err(|_| unreadable());
         if let Some((_, fault)) = AT_WRITE.iter().find(|(name, _)| *name == class) {
@@ -333,6 +358,7 @@ mod tests {
                 event: 4,
             },
             Fault::Deleted { after: 1, object: 4 },
+            Fault::Pair(Box::new([Fault::Outage(3), Fault::Late { resource: pods() }])),
         ]);
         for fault in all {
             assert_eq!(fault.to_string().parse(), Ok(fault.clone()), "{fault}");

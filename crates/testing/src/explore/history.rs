@@ -5,31 +5,126 @@
 //! rollouts; pods and jobs that have done their work. Invariant: nothing is said of a new cluster in which a pod is not
 //! well, because what is under way ends differently.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::log::Named;
 use super::oracles::{Severity, Verdict, words};
+use super::play::Run;
 use super::snapshot::{Object, Snapshot};
+use super::steps::Target;
 use super::wanted::{Wanted, differing};
 
 /// Objects of one name are numbered.
 type Compared = BTreeMap<(Named, usize), Value>;
 
+/// How new clusters end in which the user wants from the beginning what he wants after a step.
+pub(super) struct Fresh<'a> {
+    run: &'a Run,
+    /// Each with its step.
+    known: Vec<(usize, Option<Snapshot>)>,
+}
+
+impl<'a> Fresh<'a> {
+    /// What the undisturbed run shows of it: as long as each step only adds something, it is itself a new cluster.
+    pub(super) fn of(run: &'a Run) -> Fresh<'a> {
+        let mut fresh = Fresh {
+            run,
+            known: vec![(0, run.ends.first().cloned())],
+        };
+        let mut is_new = true;
+        for step in 1..run.wanted.len() {
+            is_new &= run.wanted[step].targets().count() > run.wanted[step - 1].targets().count();
+            if fresh.place(step).is_none() {
+                let end = run.ends.get(step).filter(|_| is_new);
+                fresh.known.push((step, end.cloned()));
+            }
+        }
+        fresh
+    }
+
+    fn place(&self, step: usize) -> Option<usize> {
+        let wanted = &self.run.wanted[step];
+        self.known
+            .iter()
+            .position(|(known, _)| self.run.wanted[*known] == *wanted)
+    }
+
+    /// The steps of which it is not known.
+    pub(super) fn open(&self) -> Vec<usize> {
+        let open = self.known.iter().filter(|(_, end)| end.is_none());
+        open.map(|(step, _)| *step).collect()
+    }
+
+    /// A new cluster ended so.
+    pub(super) fn ends(&mut self, step: usize, end: Option<Snapshot>) {
+        if let Some(place) = self.place(step) {
+            self.known[place].1 = end;
+        }
+    }
+
+    fn end(&self, step: usize) -> Option<&Snapshot> {
+        self.known[self.place(step)?].1.as_ref()
+    }
+
+    /// All of them, by step.
+    pub(super) fn all(&self) -> Vec<Option<Snapshot>> {
+        (0..self.run.wanted.len()).map(|step| self.end(step).cloned()).collect()
+    }
+
+    /// What the steps alone show.
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        let Run { wanted, ends, .. } = self.run;
+        let mut found = Vec::new();
+        for step in 1..wanted.len().min(ends.len()) {
+            let (before, now) = (&wanted[step - 1], &wanted[step]);
+            found.extend(unheeded(step, (before, &ends[step - 1]), (now, &ends[step])));
+            found.extend(self.end(step).and_then(|fresh| of_way(step, &ends[step], fresh, now)));
+            // What the server took on the way may be more than the operator can do.
+            let goes_next = wanted
+                .get(step + 1)
+                .is_some_and(|next| next.targets().count() < now.targets().count());
+            found.extend(dishonest(step, &ends[step], now).filter(|_| goes_next));
+        }
+        found
+    }
+}
+
+/// An object of the user whose status says that it is not of its present spec, though all is done.
+fn dishonest(step: usize, end: &Snapshot, wanted: &Wanted) -> Option<Verdict> {
+    let mut objects = end.all().filter_map(|Object { text, named }| {
+        let object: Value = serde_json::from_str(text).ok()?;
+        let is_users = |target: &Target| object["kind"] == target.kind.as_str() && named.2 == target.name;
+        // A snapshot tells whether it is the present one.
+        let lags = object["status"]["observedGeneration"] == false && wanted.targets().any(is_users);
+        lags.then(|| words(named))
+    });
+    let named = objects.next()?;
+    Some(Verdict {
+        severity: Severity::Low,
+        what: format!("the status of {named} is of an older spec after step {step}: see its observedGeneration"),
+        details: String::new(),
+    })
+}
+
+/// Whether a new cluster is as a step ended, and well.
+pub(super) fn is_reached(end: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> bool {
+    is_well(fresh) && of_way(0, end, fresh, wanted).is_none()
+}
+
 /// Whether a step ends as a new cluster with the same objects of the user does, which ended with `fresh`.
-pub(super) fn of_way(step: usize, found: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> Option<Verdict> {
+fn of_way(step: usize, found: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> Option<Verdict> {
     if !is_well(fresh) {
         return None;
     }
     let (expected, found) = (compared(fresh, wanted), compared(found, wanted));
     let missing = expected.keys().find(|key| !found.contains_key(*key));
-    let is_volume = |((store, _, _), _): &&(Named, usize)| store.starts_with("persistentvolume");
     let (all, known) = (&found, &expected);
     let left = || all.keys().filter(|key| !known.contains_key(*key));
     // Volumes of what was deleted are kept by default, for their data.
-    let volume = left().find(is_volume).filter(|_| !wanted.is_empty());
-    let other = left().find(|key| !is_volume(key));
+    let volume = left().find(|key| is_volume(&key.0)).filter(|_| !wanted.is_empty());
+    let other = left().find(|key| !is_volume(&key.0));
     let differing = expected
         .iter()
         .find(|(key, value)| found.get(*key).is_some_and(|found| found != *value));
@@ -55,6 +150,60 @@ pub(super) fn of_way(step: usize, found: &Snapshot, fresh: &Snapshot, wanted: &W
         what: format!("{} {how} after step {step}: {than}", words(named)),
         details: line('-', &expected) + &line('+', &found),
     })
+}
+
+/// Whether a state that a user reached who did not wait is neither that of the undisturbed run nor that of a new cluster.
+/// Volumes of what never came to be need not be there.
+pub(super) fn of_hurry(
+    step: usize,
+    found: &Snapshot,
+    (expected, fresh): (&Snapshot, &Snapshot),
+    wanted: &Wanted,
+) -> Option<Verdict> {
+    if !is_well(expected) || !is_well(fresh) {
+        return None;
+    }
+    let all = [found, expected, fresh].map(|snapshot| compared(snapshot, wanted));
+    let names: BTreeSet<&(Named, usize)> = all.iter().flat_map(BTreeMap::keys).collect();
+    for key in names {
+        let [found, expected, fresh] = [0, 1, 2].map(|at| all[at].get(key));
+        if found == expected || found == fresh || expected.is_some() != fresh.is_some() {
+            continue;
+        }
+        let how = match (found, expected) {
+            (None, _) if is_volume(&key.0) => continue,
+            (Some(_), None) if is_volume(&key.0) && !wanted.is_empty() => continue,
+            (None, _) => "is missing",
+            (Some(_), None) => "is left",
+            (Some(_), Some(_)) => "differs",
+        };
+        let line =
+            |sign: char, value: Option<&Value>| value.map(|value| format!("{sign}1 {value}\n")).unwrap_or_default();
+        return Some(Verdict {
+            severity: Severity::High,
+            what: format!("{} {how} after step {step}: the user did not wait", words(&key.0)),
+            details: line('-', expected) + &line('+', found),
+        });
+    }
+    None
+}
+
+/// What is there after a deletion that came too early, and is not there when it comes in time.
+pub(super) fn left(step: usize, found: &Snapshot, expected: &Snapshot) -> Option<Verdict> {
+    let (expected_names, found_names) = (expected.names(), found.names());
+    let (named, _) = found_names.difference(&expected_names).next()?;
+    Some(Verdict {
+        severity: Severity::High,
+        what: format!(
+            "{} is left after step {step}: the user deleted its owner at once",
+            words(named)
+        ),
+        details: expected.differences(found),
+    })
+}
+
+fn is_volume((store, _, _): &Named) -> bool {
+    store.starts_with("persistentvolume")
 }
 
 fn compared(snapshot: &Snapshot, wanted: &Wanted) -> Compared {
@@ -116,7 +265,7 @@ fn is_well(snapshot: &Snapshot) -> bool {
 
 /// A field that the user changed while a child with the same field and value was given another value instead: a number
 /// that is asked for and not obeyed.
-pub(super) fn unheeded(step: usize, before: (&Wanted, &Snapshot), now: (&Wanted, &Snapshot)) -> Option<Verdict> {
+fn unheeded(step: usize, before: (&Wanted, &Snapshot), now: (&Wanted, &Snapshot)) -> Option<Verdict> {
     for (target, path, old, new) in before.0.changes(now.0) {
         if !(old.is_number() || old.is_string() || old.is_boolean()) {
             continue;

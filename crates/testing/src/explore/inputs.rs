@@ -1,9 +1,10 @@
 //! What a user may ask for: changes of a sample, each of which is taken back, by the schema of its kind.
 //!
 //! Every field of the spec that can be reached by names is changed once: a truth value is turned round, a number grows
-//! and goes to its bounds, a quantity grows, a word becomes another one that the schema names, an optional field or an
-//! entry of a map or list is taken out, and one that the sample does not have is put in. Invariant: the changes of one
-//! sample are always the same, the likely ones first. Not here: whether the server takes them.
+//! and goes to its bounds, a quantity grows, a word becomes another one that the schema names, a text gets another end,
+//! an optional field or an entry of a map or list is taken out, and one that the sample does not have is put in. Those
+//! that find something most often come one by one, and what is left over comes in one change. Invariant: the changes of
+//! one sample are always the same. Not here: whether the server takes them.
 
 use serde_json::{Map, Value, json};
 
@@ -12,21 +13,80 @@ use serde_json::{Map, Value, json};
 pub(super) struct Input {
     /// In words: `spec.replicas to 3`.
     pub(super) what: String,
+    path: Vec<String>,
     pub(super) there: Value,
     pub(super) back: Value,
 }
 
-/// The most changes of one sample; a user who wants more writes them.
-const MOST: usize = 6;
+/// How many changes of one sample come at most, with the last one for all that are left over.
+pub(super) const MOST: usize = 6;
+/// How many fields that one changes.
+const TOGETHER: usize = 16;
 
-/// The changes of a sample. `crd` is its kind's, when there is one.
-pub(super) fn of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
-    let mut all = all_of(sample, crd);
-    all.truncate(MOST);
-    all
+/// How soon a change comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Another value, of those that the schema names.
+    Change,
+    /// Another text, of which the schema says nothing.
+    Text,
+    /// A bound of a number.
+    Bound,
+    /// Something is taken out.
+    Less,
+    /// Something is put in.
+    More,
 }
 
-fn all_of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
+/// The changes of a sample, so many at most. `crd` is its kind's, when there is one.
+pub(super) fn of(sample: &Value, crd: Option<&Value>, most: usize) -> Vec<Input> {
+    let mut all = all_of(sample, crd);
+    if all.len() > most {
+        let rest = all.split_off(most.saturating_sub(1));
+        all.extend(together(rest));
+    }
+    all.into_iter().map(|(_, input)| input).collect()
+}
+
+/// One change of several fields. Nothing is taken out, lest the server refuse all of it.
+fn together(rest: Vec<(Rank, Input)>) -> Option<(Rank, Input)> {
+    let mut taken: Vec<Input> = Vec::new();
+    for (rank, input) in rest {
+        let is_apart = |other: &Input| !(other.path.starts_with(&input.path) || input.path.starts_with(&other.path));
+        if rank != Rank::Less && taken.len() < TOGETHER && taken.iter().all(is_apart) {
+            taken.push(input);
+        }
+    }
+    let mut taken = taken.into_iter();
+    let mut all = taken.next()?;
+    let mut count = 0;
+    for input in taken {
+        merge(&mut all.there, input.there);
+        merge(&mut all.back, input.back);
+        count += 1;
+    }
+    if count > 0 {
+        all.what = format!("{} and {count} other fields", all.what);
+    }
+    Some((Rank::More, all))
+}
+
+/// Puts the fields of one patch into another; they have none in common.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, from) in from {
+                match into.get_mut(&name) {
+                    Some(into) => merge(into, from),
+                    None => drop(into.insert(name, from)),
+                }
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn all_of(sample: &Value, crd: Option<&Value>) -> Vec<(Rank, Input)> {
     let version = sample["apiVersion"].as_str().unwrap_or_default();
     let version = version.rsplit('/').next().unwrap_or_default();
     let versions = crd.and_then(|crd| crd["spec"]["versions"].as_array());
@@ -36,22 +96,30 @@ fn all_of(sample: &Value, crd: Option<&Value>) -> Vec<Input> {
     });
     let mut found = Vec::new();
     collect(&sample["spec"], schema, true, &mut vec!["spec".to_owned()], &mut found);
-    // What is changed comes before what is taken out, and that before what is new.
     found.sort_by_key(|(rank, _)| *rank);
-    found.into_iter().map(|(_, input)| input).collect()
+    found
 }
 
-fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<String>, found: &mut Vec<(u8, Input)>) {
+fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<String>, found: &mut Vec<(Rank, Input)>) {
+    let mut rank = if is_free_text(value, schema) {
+        Rank::Text
+    } else {
+        Rank::Change
+    };
     for other in others(value, schema) {
-        found.push((0, input(path, format!("to {other}"), &other, value)));
+        found.push((rank, input(path, format!("to {other}"), &other, value)));
+        rank = Rank::Bound;
     }
     if let Value::Array(items) = value
         && let Some((_, fewer)) = items.split_last()
     {
-        found.push((1, input(path, "without its last item".to_owned(), &json!(fewer), value)));
+        found.push((
+            Rank::Less,
+            input(path, "without its last item".to_owned(), &json!(fewer), value),
+        ));
     }
     if !is_required {
-        found.push((1, input(path, "to nothing".to_owned(), &Value::Null, value)));
+        found.push((Rank::Less, input(path, "to nothing".to_owned(), &Value::Null, value)));
     }
     let Value::Object(fields) = value else { return };
     let known = schema["properties"].as_object();
@@ -80,12 +148,12 @@ fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<Stri
     {
         let Some(new) = example(of_field) else { continue };
         path.push(name.clone());
-        found.push((2, input(path, format!("to {new}"), &new, &Value::Null)));
+        found.push((Rank::More, input(path, format!("to {new}"), &new, &Value::Null)));
         path.pop();
     }
     if is_map && let Some(new) = example(&schema["additionalProperties"]) {
         path.push("another".to_owned());
-        found.push((2, input(path, format!("to {new}"), &new, &Value::Null)));
+        found.push((Rank::More, input(path, format!("to {new}"), &new, &Value::Null)));
         path.pop();
     }
 }
@@ -98,8 +166,27 @@ fn input(path: &[String], how: String, there: &Value, back: &Value) -> Input {
     };
     Input {
         what: format!("{} {how}", path.join(".")),
+        path: path.to_vec(),
         there: patch(there),
         back: patch(back),
+    }
+}
+
+/// Whether the schema says no more of it than that it is a text.
+fn is_free_text(value: &Value, schema: &Value) -> bool {
+    let is_free = ["enum", "format", "pattern"]
+        .iter()
+        .all(|field| schema[field].is_null());
+    is_free && schema["type"] == "string" && value.as_str().is_some_and(|text| quantity(text).is_none())
+}
+
+/// The text with a greater number at its end: `app:1.3` of `app:1.2`.
+fn next(text: &str) -> String {
+    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (stem, number) = text.split_at(text.len() - digits);
+    match number.parse::<u32>().ok().and_then(|number| number.checked_add(1)) {
+        Some(number) => format!("{stem}{number}"),
+        None => format!("{text}-2"),
     }
 }
 
@@ -117,6 +204,7 @@ fn others(value: &Value, schema: &Value) -> Vec<Value> {
     match value {
         Value::Bool(is_so) => vec![Value::from(!is_so)],
         Value::Number(number) => number.as_i64().map_or_else(Vec::new, |number| numbers(number, schema)),
+        Value::String(text) if !text.is_empty() && is_free_text(value, schema) => vec![Value::from(next(text))],
         Value::String(text) => quantity(text).into_iter().map(Value::from).collect(),
         _ => Vec::new(),
     }
@@ -209,16 +297,29 @@ mod tests {
         let sample = json!({"apiVersion": "example.com/v1", "kind": "Box", "spec": {
             "size": 2, "image": "box:1", "level": "low", "storage": "1Gi", "settings": {"a": "1"},
         }});
-        let inputs = all_of(&sample, Some(&crd));
-        assert_eq!(of(&sample, Some(&crd)), inputs[..MOST]);
+        let inputs: Vec<Input> = all_of(&sample, Some(&crd))
+            .into_iter()
+            .map(|(_, input)| input)
+            .collect();
+        let some = of(&sample, Some(&crd), MOST);
+        assert_eq!(some[..MOST - 1], inputs[..MOST - 1]);
+        let rest = &some[MOST - 1];
+        assert_eq!(rest.what, "spec.size to 1 and 3 other fields");
+        assert_eq!(
+            rest.there,
+            json!({"spec": {"size": 1, "settings": {"another": "example"}, "debug": true, "tls": {"on": true}}})
+        );
+        assert_eq!(of(&sample, Some(&crd), inputs.len()), inputs);
         let all: Vec<&str> = inputs.iter().map(|input| input.what.as_str()).collect();
         assert_eq!(
             all,
             [
                 "spec.level to \"high\"",
                 "spec.size to 3",
-                "spec.size to 1",
                 "spec.storage to \"2Gi\"",
+                "spec.image to \"box:2\"",
+                "spec.settings.a to \"2\"",
+                "spec.size to 1",
                 "spec.level to nothing",
                 "spec.settings to nothing",
                 "spec.settings.a to nothing",
@@ -240,7 +341,7 @@ mod tests {
     #[test]
     fn without_a_schema_numbers_and_truth_values_are_changed() {
         let sample = json!({"apiVersion": "v1", "kind": "Box", "spec": {"size": 1, "on": false, "name": "x"}});
-        let all: Vec<String> = of(&sample, None).into_iter().map(|input| input.what).collect();
+        let all: Vec<String> = of(&sample, None, MOST).into_iter().map(|input| input.what).collect();
         assert_eq!(all, ["spec.on to true", "spec.size to 3"]);
     }
 }

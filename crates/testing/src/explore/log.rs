@@ -38,6 +38,8 @@ pub(super) enum What {
         code: Option<u16>,
         /// Whether it changed anything.
         effective: bool,
+        /// What it does not say, and should.
+        lacks: Option<&'static str>,
     },
     /// A watch delivered an event.
     Event {

@@ -20,16 +20,18 @@
 //!
 //! - `steps.rs`, `inputs.rs`: what the user does,
 //! - `fault.rs`, `order.rs`: the faults, which of them a run admits, and in which order; `children.rs`: what may be deleted,
+//! - `pairs.rs`: two faults in one run,
 //! - `seam.rs`, `stream.rs`: the connection at which they strike,
 //! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
 //! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding; `history.rs`, `wanted.rs`: also without a fault,
-//! - `report.rs`: how it is told,
+//! - `report.rs`: how it is told; `coverage.rs`: where was looked,
 //! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
-//! Not here: pairs of faults, faults of the operator's own memory, orders in which ready tasks run.
+//! Not here: faults of the operator's own memory, orders in which ready tasks run.
 
 mod children;
+mod coverage;
 mod fault;
 mod history;
 mod inputs;
@@ -38,6 +40,7 @@ mod log;
 mod oracles;
 mod order;
 mod outside;
+mod pairs;
 mod place;
 mod play;
 mod report;
@@ -57,6 +60,7 @@ use kubewright::Operator;
 use kubewright_cluster::{Cluster, ClusterBuilder};
 use serde_json::Value;
 
+pub use coverage::Site;
 pub use fault::Fault;
 pub use oracles::Severity;
 pub use outside::{Failed, Outside, Progress};
@@ -65,10 +69,10 @@ pub use snapshot::Snapshot;
 pub use steps::Step;
 
 use crate::error::{Error, Result};
+use history::Fresh;
 use invariants::Invariant;
 use oracles::Verdict;
 use play::{Play, Run};
-use wanted::Wanted;
 
 /// Makes the operator of one process.
 type OperatorOf = Arc<dyn Fn() -> Operator + Send + Sync>;
@@ -90,6 +94,7 @@ pub struct Explore {
     jobs: usize,
     only: Option<Fault>,
     is_first_enough: bool,
+    pairs: bool,
     seed: u64,
 }
 
@@ -119,6 +124,7 @@ impl Explore {
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
             is_first_enough: false,
+            pairs: false,
             seed: 0,
         }
     }
@@ -203,6 +209,13 @@ impl Explore {
         self
     }
 
+    /// Plays pairs of faults as well: some thousand of very many, which the seed chooses. They come when each fault that
+    /// is not like another was played alone.
+    pub fn pairs(mut self) -> Explore {
+        self.pairs = true;
+        self
+    }
+
     /// Leaves another course to chance than that of the seed 0: other uids, generated names and spread retries. A run
     /// of the same seed and the same fault is the same run.
     pub fn seed(mut self, seed: u64) -> Explore {
@@ -239,11 +252,11 @@ impl Explore {
             steps: &self.steps,
             invariants: &self.invariants,
         };
-        let reference = play.all(None)?;
         // Whether chance plays a part does not matter to a single fault.
-        let again = match self.only {
-            None => Some(play.all(None)?),
-            Some(_) => None,
+        let times = if self.only.is_none() { 2 } else { 1 };
+        let mut runs = side_by_side(self.jobs, times, |_| play.all(None))?.into_iter();
+        let (Some(mut reference), again) = (runs.next(), runs.next()) else {
+            unreachable!("at least one run was played");
         };
         let all = match &self.only {
             Some(only) => vec![only.clone()],
@@ -251,16 +264,31 @@ impl Explore {
             None if oracles::is_restless(&reference) => Vec::new(),
             None => {
                 let children: Vec<usize> = reference.children.iter().map(Vec::len).collect();
-                let ordered = order::of(&reference.log, &self.steps, &children);
-                ordered.into_iter().map(|(_, fault)| fault).collect()
+                let ordered = order::of(&order::Known {
+                    log: &reference.log,
+                    steps: &self.steps,
+                    children: &children,
+                    ends: &reference.ends,
+                });
+                let pairs = match self.pairs {
+                    true => pairs::of(&ordered, &reference.log, self.seed),
+                    false => Vec::new(),
+                };
+                let rest = ordered.partition_point(|(round, _)| *round != order::Round::Rest);
+                let plain = ordered.into_iter().map(|(_, fault)| fault);
+                let mut all: Vec<Fault> = plain.collect();
+                all.splice(rest..rest, pairs);
+                all
             }
         };
         let mut report = Report::new(&reference, all.len(), &self.steps);
         for verdict in oracles::of_reference(&reference, again.as_ref()) {
             report.found(None, verdict, Some(&reference));
         }
-        if self.only.is_none() && !oracles::is_restless(&reference) {
-            for verdict in self.of_history(&play, &reference)? {
+        if self.only.as_ref().is_none_or(is_hurry) && !oracles::is_restless(&reference) {
+            let (found, fresh) = self.of_history(&play, &reference)?;
+            reference.fresh = fresh.into();
+            for verdict in found.into_iter().filter(|_| self.only.is_none()) {
                 report.found(None, verdict, Some(&reference));
             }
         }
@@ -281,52 +309,30 @@ impl Explore {
                 }
             }
         };
-        let started = std::thread::scope(|scope| -> std::io::Result<()> {
-            for _ in 0..self.jobs.min(all.len()) {
-                let thread = std::thread::Builder::new().stack_size(STACK);
-                thread.spawn_scoped(scope, work)?;
-            }
+        side_by_side(self.jobs.min(all.len()), self.jobs.min(all.len()), |_| {
+            work();
             Ok(())
-        });
-        if let Err(error) = started {
-            let what = format!("no thread can be started: {error}");
-            return Err(Error::Runtime(kubewright::Error::Configuration(what)));
-        }
+        })?;
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some((fault, error)) = failed {
             let what = format!("{fault} cannot be played: {error}");
             return Err(Error::Runtime(kubewright::Error::Configuration(what)));
         }
-        report.end(begin.elapsed());
+        report.end(begin.elapsed(), all.iter().skip(next.into_inner()));
         Ok(report)
     }
 
-    /// What the steps alone show: states that depend on the way, and wishes that are not heeded.
-    fn of_history(&self, play: &Play<'_>, reference: &Run) -> Result<Vec<Verdict>> {
-        let mut found = Vec::new();
-        // How a new cluster ends in which all is wanted at once.
-        let mut known: Vec<(&Wanted, Option<Snapshot>)> = vec![(&reference.wanted[0], reference.ends.first().cloned())];
-        let mut is_new = true;
-        for step in 1..=self.steps.len() {
-            let (before, wanted) = (&reference.wanted[step - 1], &reference.wanted[step]);
-            let (end_before, end) = (&reference.ends[step - 1], &reference.ends[step]);
-            found.extend(history::unheeded(step, (before, end_before), (wanted, end)));
-            is_new &= wanted.targets().count() > before.targets().count();
-            let fresh = match known.iter().find(|(known, _)| *known == wanted) {
-                Some((_, fresh)) => fresh.clone(),
-                None => {
-                    let fresh = match is_new {
-                        true => Some(end.clone()),
-                        false => play.fresh(reference, step)?,
-                    };
-                    known.push((wanted, fresh.clone()));
-                    fresh
-                }
-            };
-            found.extend(fresh.and_then(|fresh| history::of_way(step, end, &fresh, wanted)));
+    /// What the steps alone show: states that depend on the way, and wishes that are not heeded. And how a new cluster
+    /// ends in which all is wanted at once that is wanted after a step.
+    fn of_history(&self, play: &Play<'_>, reference: &Run) -> Result<(Vec<Verdict>, Vec<Option<Snapshot>>)> {
+        let mut fresh = Fresh::of(reference);
+        let open = fresh.open();
+        let played = side_by_side(self.jobs, open.len(), |at| play.fresh(reference, open[at]))?;
+        for (step, end) in open.into_iter().zip(played) {
+            fresh.ends(step, end);
         }
-        Ok(found)
+        Ok((fresh.verdicts(), fresh.all()))
     }
 
     /// Plays a fault and reports what is found.
@@ -344,13 +350,13 @@ impl Explore {
             match suspect {
                 // What is known needs no other proof.
                 Some(suspect) if report.knows(&suspect) => {
-                    report.counts(&part);
+                    report.counts(fault, &part);
                     report.found(Some(fault), suspect, None);
                     return Ok(());
                 }
                 Some(_) => {}
                 None => {
-                    report.counts(&part);
+                    report.counts(fault, &part);
                     return Ok(());
                 }
             }
@@ -359,6 +365,42 @@ impl Explore {
         report().played(fault, &run, reference);
         Ok(())
     }
+}
+
+/// Whether the user does not wait: the way then matters to a single fault.
+fn is_hurry(fault: &Fault) -> bool {
+    let hurries = |part: &Fault| matches!(part, Fault::NextStep(_) | Fault::Down { .. });
+    fault.parts().iter().any(hurries)
+}
+
+/// Does something so many times, some of them at once, and answers what comes of each.
+fn side_by_side<T: Send>(jobs: usize, times: usize, work: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let turn = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= times {
+                break;
+            }
+            let one = work(at);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((at, one));
+        }
+    };
+    let started = std::thread::scope(|scope| -> std::io::Result<()> {
+        for _ in 0..jobs.min(times) {
+            std::thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, turn)?;
+        }
+        Ok(())
+    });
+    if let Err(error) = started {
+        let what = format!("no thread can be started: {error}");
+        return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+    }
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, one)| one).collect()
 }
 
 /// The budget that the environment gives; within, none for all faults.

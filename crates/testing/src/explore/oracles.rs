@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::fault::Fault;
+use super::history;
 use super::log::Named;
 use super::play::Run;
 
@@ -81,9 +82,10 @@ pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<
     of_any(run)
         .filter(|_| of_any(reference).is_none())
         .or_else(|| deleted(fault, run, reference))
-        .or_else(|| ends(run, reference))
+        .or_else(|| ends(fault, run, reference))
         .or_else(|| replaced(run))
         .or_else(|| swallowed(run))
+        .or_else(|| plain_restart(fault, run))
         .or_else(|| restart(run).filter(|_| restart(reference).is_none()))
 }
 
@@ -130,9 +132,20 @@ fn restart(run: &Run) -> Option<Verdict> {
     verdict(Severity::Low, what, run.writes_of_a_restart.join("\n"))
 }
 
+/// A restart that sees what is there writes nothing.
+fn plain_restart(fault: &Fault, run: &Run) -> Option<Verdict> {
+    let (Fault::Stale { after, sees }, Some(struck)) = (fault, run.struck) else {
+        return None;
+    };
+    let mut writes = run.log.attempts().into_iter().filter(|write| write.is_effective());
+    let first = writes.find(|write| after == sees && write.step == *after && write.at >= struck)?;
+    let what = format!("a restart when all is done writes: {}", first.plain());
+    verdict(Severity::Low, what, String::new())
+}
+
 /// An object that lives all through a step of the undisturbed run is not deleted in it.
 fn deleted(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
-    if matches!(fault, Fault::Deleted { .. }) {
+    if fault.parts().iter().any(|part| matches!(part, Fault::Deleted { .. })) {
         return None;
     }
     for step in 1..reference.ends.len() {
@@ -168,11 +181,26 @@ fn swallowed(run: &Run) -> Option<Verdict> {
 }
 
 /// After each step the cluster is as after the same step of the undisturbed run.
-fn ends(run: &Run, reference: &Run) -> Option<Verdict> {
+fn ends(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
+    if matches!(fault, Fault::DeleteEarly(_)) {
+        let (end, step) = (run.ends.last()?, run.ends.len() - 1);
+        return run
+            .hurried
+            .and_then(|_| history::left(step, end, reference.ends.get(step)?));
+    }
     for (step, (expected, found)) in reference.ends.iter().zip(&run.ends).enumerate() {
-        // A user who did not wait is promised the end alone.
-        if run.hurried.is_some_and(|_| step + 1 < reference.ends.len()) || expected == found {
+        if expected == found {
             continue;
+        }
+        // A user who did not wait is promised the state that he wants, and no more.
+        if let Some(hurried) = run.hurried.filter(|_| step + 1 < reference.ends.len()) {
+            let fresh = reference.fresh.get().and_then(|fresh| fresh.get(step)?.as_ref());
+            let wanted = reference.wanted.get(step).filter(|_| step > hurried);
+            let verdict = wanted.zip(fresh);
+            match verdict.and_then(|(wanted, fresh)| history::of_hurry(step, found, (expected, fresh), wanted)) {
+                Some(verdict) => return Some(verdict),
+                None => continue,
+            }
         }
         let (expected_names, found_names) = (expected.names(), found.names());
         let details = expected.differences(found);

@@ -7,9 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::coverage::GENERATED;
 use super::fault::{AT_WRITE, Fault};
-use super::log::{Entry, Log, What, resource};
-use super::steps::Step;
+use super::log::{Entry, Log, Named, What, resource};
+use super::snapshot::Snapshot;
+use super::steps::{Step, deletion_after};
 
 /// How soon a fault is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,24 +24,29 @@ pub(super) enum Round {
     Rest,
 }
 
+/// How many letters the server appends to a generated name.
+const SUFFIX: usize = 5;
+
 /// The classes, those first that usually find something, and how many of each come in a turn.
-const CLASSES: [(&str, usize); 16] = [
+const CLASSES: [(&str, usize); 17] = [
     ("crash-after", 2),
-    ("past", 3),
+    ("past", 2),
     ("outage", 2),
     ("deleted", 1),
-    ("timeouts", 1),
+    ("next-step", 2),
     ("held", 1),
     ("refused", 1),
+    ("delete-early", 1),
+    ("timeouts", 1),
     ("stale", 1),
-    ("unanswered", 1),
-    ("missed", 1),
-    ("paused", 1),
-    ("late", 1),
     ("down", 1),
-    ("next-step", 1),
+    ("missed", 1),
+    ("unanswered", 1),
+    ("paused", 1),
     ("touched", 1),
     ("forbidden", 1),
+    // It lasts all through a run, which takes long.
+    ("late", 1),
 ];
 
 /// The classes of which hardly one finds what none of the others does. They come behind those of their round.
@@ -55,14 +62,23 @@ const SIMILAR: [(&str, usize); 6] = [
 /// The faults of each class, with how many of them come at once, by their round and by whether they are similar to others.
 type Lists = BTreeMap<(Round, bool), Vec<(usize, Vec<Fault>)>>;
 
-/// The faults of a run, each with its round, in their order. `children` says how many objects there are to be deleted
-/// after each step, the beginning among them.
-pub(super) fn of(log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, Fault)> {
+/// What is known of the undisturbed run; the beginning counts as a step.
+pub(super) struct Known<'a> {
+    pub(super) log: &'a Log,
+    pub(super) steps: &'a [Step],
+    /// How many objects there are to be deleted after each step.
+    pub(super) children: &'a [usize],
+    /// What is there after each step.
+    pub(super) ends: &'a [Snapshot],
+}
+
+/// The faults of a run, each with its round, in their order.
+pub(super) fn of(known: &Known<'_>) -> Vec<(Round, Fault)> {
     let mut all = Lists::new();
     for (classes, is_similar) in [(CLASSES.as_slice(), false), (SIMILAR.as_slice(), true)] {
         for (class, at_once) in classes {
             let mut of_class: BTreeMap<Round, Vec<Fault>> = BTreeMap::new();
-            for (round, fault) in of_class_in(class, log, steps, children) {
+            for (round, fault) in of_class_in(class, known) {
                 of_class.entry(round).or_default().push(fault);
             }
             for (round, faults) in of_class {
@@ -76,7 +92,10 @@ pub(super) fn of(log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, F
         .collect()
 }
 
-fn of_class_in(class: &str, log: &Log, steps: &[Step], children: &[usize]) -> Vec<(Round, Fault)> {
+fn of_class_in(class: &str, known: &Known<'_>) -> Vec<(Round, Fault)> {
+    let Known {
+        log, steps, children, ..
+    } = *known;
     if let Some((_, fault)) = AT_WRITE.iter().find(|(name, _)| *name == class) {
         return at_writes(log, steps, *fault);
     }
@@ -88,8 +107,8 @@ fn of_class_in(class: &str, log: &Log, steps: &[Step], children: &[usize]) -> Ve
             let kinds = log.heard().into_keys();
             kinds.map(|resource| (Round::Sites, Fault::Late { resource })).collect()
         }
-        "stale" => stale(steps.len()),
-        "past" => past(log, steps.len()),
+        "stale" => stale(steps),
+        "past" => past(known),
         "down" => {
             let all = (1..=steps.len()).filter(|step| is_hurried(steps, *step));
             all.map(|step| (Round::Sites, Fault::Down { step })).collect()
@@ -111,17 +130,20 @@ fn at_writes(log: &Log, steps: &[Step], fault: fn(usize) -> Fault) -> Vec<(Round
         // An intruder needs an object that is there.
         Fault::Touched(_) => entry.call.verb == "update" || entry.call.verb == "patch",
         Fault::NextStep(_) => is_hurried(steps, entry.step),
+        Fault::DeleteEarly(_) => deletion_after(steps, entry.step).is_some(),
         _ => true,
     };
     let places = attempts.iter().enumerate().filter(|(_, entry)| admitted(entry));
+    let hurries = matches!(fault(1), Fault::NextStep(_) | Fault::DeleteEarly(_));
     let places = places.map(|(at, entry)| Place {
         number: at + 1,
         step: entry.step,
         site: site(entry),
         counts: entry.is_effective(),
-        // What destroys matters most, and what is made is the same each time.
+        // What destroys matters most, and what is made is the same each time. In a hurry it is left behind.
         distance: match entry.call.verb.as_str() {
             "delete" | "deletecollection" => 0,
+            "create" if hurries => 0,
             "create" => 2,
             _ => 1,
         },
@@ -181,8 +203,14 @@ fn events(log: &Log) -> Vec<Event> {
     events
 }
 
-/// After each step, the world as an earlier one left it.
-fn stale(steps: usize) -> Vec<(Round, Fault)> {
+/// After each step, the world as an earlier one left it. First a plain restart, when all that the user makes is there.
+fn stale(steps: &[Step]) -> Vec<(Round, Fault)> {
+    let all_made = deletion_after(steps, 1).map_or(steps.len(), |(first, _)| first - 1);
+    let restart = Fault::Stale {
+        after: all_made,
+        sees: all_made,
+    };
+    let steps = steps.len();
     let pairs = (1..=steps)
         .rev()
         .flat_map(|after| (0..after).rev().map(move |sees| (after, sees)));
@@ -191,14 +219,66 @@ fn stale(steps: usize) -> Vec<(Round, Fault)> {
         (_, 0) => Round::Steps,
         _ => Round::Rest,
     };
-    pairs
-        .map(|(after, sees)| (round(after, sees), Fault::Stale { after, sees }))
-        .collect()
+    let older = pairs.map(|(after, sees)| (round(after, sees), Fault::Stale { after, sees }));
+    std::iter::once((Round::Sites, restart)).chain(older).collect()
+}
+
+/// What the operator saw when it deleted something, shown again when that is there again: it must not go by what it sees.
+fn destructive(known: &Known<'_>) -> Vec<Fault> {
+    let mut heard: BTreeMap<String, usize> = BTreeMap::new();
+    let mut newest: Option<(u64, String, usize)> = None;
+    let mut sites = BTreeSet::new();
+    let mut faults: Vec<(usize, Fault)> = Vec::new();
+    for entry in &known.log.entries {
+        if let What::Event { revision, .. } = entry.what {
+            let of = resource(&entry.call);
+            let number = heard.entry(of.clone()).or_default();
+            *number += 1;
+            if newest.as_ref().is_none_or(|(newest, ..)| *newest <= revision) {
+                newest = Some((revision, of, *number));
+            }
+        }
+        let deletes = entry.is_effective() && entry.call.verb.starts_with("delete");
+        let Some((_, resource, event)) = newest.as_ref().filter(|_| deletes) else {
+            continue;
+        };
+        let is_there = |step: &usize| {
+            let end = known.ends.get(*step);
+            end.is_some_and(|end| has(end, &entry.named()))
+        };
+        let later: Vec<usize> = (entry.step + 1..=known.steps.len()).filter(is_there).collect();
+        // Where it is there again, and where it was there for the longest time.
+        for (rank, after) in [later.first(), later.last()].into_iter().enumerate() {
+            let Some(after) = after else { continue };
+            let is_new = sites.insert((site(entry), rank));
+            let fault = Fault::Past {
+                after: *after,
+                resource: resource.clone(),
+                event: *event,
+            };
+            if !faults.iter().any(|(_, known)| *known == fault) {
+                faults.push((rank + if is_new { 0 } else { 2 }, fault));
+            }
+        }
+    }
+    faults.sort_by_key(|(rank, _)| *rank);
+    faults.into_iter().map(|(_, fault)| fault).collect()
+}
+
+/// Whether there is such an object, or any of the collection.
+fn has(end: &Snapshot, named: &Named) -> bool {
+    match named.2.as_str() {
+        "" => end
+            .all()
+            .any(|object| (&object.named.0, &object.named.1) == (&named.0, &named.1)),
+        _ => end.has(named),
+    }
 }
 
 /// After each step, the world as it was in the middle of that step or of an earlier one.
-fn past(log: &Log, steps: usize) -> Vec<(Round, Fault)> {
-    let events = events(log);
+fn past(known: &Known<'_>) -> Vec<(Round, Fault)> {
+    let (events, steps) = (events(known.log), known.steps.len());
+    let destructive = destructive(known);
     // What the user changed is heard first. An old state in which something is gone that is there again is next.
     let mut users = BTreeSet::new();
     for step in 1..=steps {
@@ -224,8 +304,7 @@ fn past(log: &Log, steps: usize) -> Vec<(Round, Fault)> {
             for (at, event) in alike.into_iter().enumerate() {
                 let is_end = at == 0 || at == last;
                 let round = match after - step {
-                    1 if is_end => Round::Sites,
-                    _ if is_end => Round::Steps,
+                    1 if is_end => Round::Steps,
                     _ => Round::Rest,
                 };
                 let fault = Fault::Past {
@@ -242,8 +321,11 @@ fn past(log: &Log, steps: usize) -> Vec<(Round, Fault)> {
             }
         }
     }
+    all.retain(|(.., fault)| !destructive.contains(fault));
     all.sort_by_key(|(round, rank, _)| (*round, *rank));
-    all.into_iter().map(|(round, _, fault)| (round, fault)).collect()
+    let others = all.into_iter().map(|(round, _, fault)| (round, fault));
+    let first = destructive.into_iter().map(|fault| (Round::Sites, fault));
+    first.chain(others).collect()
 }
 
 /// After each step, each child. What one step leaves as it was is deleted first in the last one.
@@ -298,11 +380,27 @@ fn rounds(mut places: Vec<Place>) -> Vec<(Round, usize)> {
     places.iter().map(|place| (round(place), place.number)).collect()
 }
 
-/// What writes of one place in the operator's code have in common: objects that are numbered are alike.
-fn site(entry: &Entry) -> String {
+/// What writes of one place in the operator's code have in common: objects that are numbered are alike, and those whose
+/// names the server makes up.
+pub(super) fn site(entry: &Entry) -> String {
+    let mut plain = entry.plain();
+    let is_named = entry.call.name.len() > SUFFIX;
+    if is_named
+        && matches!(
+            entry.what,
+            What::Write {
+                lacks: Some(GENERATED),
+                ..
+            }
+        )
+    {
+        let stem = plain.len().saturating_sub(SUFFIX);
+        plain.truncate(stem);
+        plain.push('*');
+    }
     let mut site = String::new();
     let mut was_digit = false;
-    for letter in entry.plain().chars() {
+    for letter in plain.chars() {
         let is_digit = letter.is_ascii_digit();
         if !(is_digit && was_digit) {
             site.push(if is_digit { '#' } else { letter });
@@ -350,6 +448,7 @@ mod tests {
         let write = |effective| What::Write {
             code: Some(200),
             effective,
+            lacks: None,
         };
         let event = || What::Event {
             kind: "MODIFIED".to_owned(),
@@ -367,7 +466,12 @@ mod tests {
     #[test]
     fn each_site_is_disturbed_once_before_one_is_disturbed_twice() {
         let step = || Step::delete("delete it", "v1", "Pod", "default", "db-0");
-        let all = of(&log(), &[step(), step()], &[0, 3, 2]);
+        let all = of(&Known {
+            log: &log(),
+            steps: &[step(), step()],
+            children: &[0, 3, 2],
+            ends: &[],
+        });
         let round = |name: &str| {
             let found = all.iter().find(|(_, fault)| fault.to_string() == name);
             found.map(|(round, _)| *round)
@@ -381,8 +485,8 @@ mod tests {
             ("crash-after@6", Some(Round::Rest)),
             ("held@pods#1", Some(Round::Sites)),
             ("held@pods#2", Some(Round::Rest)),
-            ("past@2#pods#1", Some(Round::Sites)),
-            ("past@1#pods#2", Some(Round::Steps)),
+            ("past@2#pods#1", Some(Round::Steps)),
+            ("past@1#pods#2", Some(Round::Rest)),
             ("stale@2#1", Some(Round::Sites)),
             ("deleted@1#3", Some(Round::Sites)),
             ("deleted@2#1", Some(Round::Steps)),
@@ -397,7 +501,7 @@ mod tests {
             names.len(),
             "none comes twice"
         );
-        assert_eq!(names[..3], ["crash-after@8", "crash-after@7", "past@2#pods#1"]);
+        assert_eq!(names[..3], ["crash-after@8", "crash-after@7", "outage@8"]);
     }
 
     #[test]

@@ -91,6 +91,10 @@ impl Place {
                 return Some(*after);
             }
             Fault::Late { .. } => return None,
+            Fault::Pair(pair) => {
+                let [one, other] = pair.as_ref();
+                return Some(Place::before(one, log)?.min(Place::before(other, log)?));
+            }
             Fault::Down { step } => return step.checked_sub(1),
             Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event } => {
                 log.step_of_event(resource, *event)?

@@ -23,7 +23,7 @@ use super::log::{Entry, Log, Made, Named};
 use super::place::{Place, collected, idle, is_idle, written};
 use super::seam::{Ask, Pace, Seam};
 use super::snapshot::{Reader, Snapshot};
-use super::steps::Step;
+use super::steps::{Step, deletion_after};
 use super::wanted::Wanted;
 use super::{ClusterOf, OperatorOf};
 use crate::cluster::TestCluster;
@@ -56,6 +56,8 @@ pub(super) struct Run {
     pub(super) ends: Vec<Snapshot>,
     /// What the user wanted then.
     pub(super) wanted: Vec<Wanted>,
+    /// How a new cluster ends in which the user wants this from the beginning, as far as that is known.
+    pub(super) fresh: std::sync::OnceLock<Vec<Option<Snapshot>>>,
     /// What may be deleted then.
     pub(super) children: Vec<Vec<Made>>,
     /// The steps that the user made before the one before had come to rest.
@@ -228,35 +230,39 @@ impl Player {
             None => Vec::new(),
         };
         let first = number;
+        let parts = fault.map_or(&[][..], Fault::parts);
+        let mut ends_with = steps.len();
         let mut wanted = Wanted::default();
         loop {
             let mut is_restless = false;
-            match fault {
-                Some(Fault::Stale { after, .. } | Fault::Past { after, .. }) if *after == number => {
-                    let shown = match fault {
-                        Some(Fault::Past { resource, event, .. }) => match begin {
-                            Some(begin) => begin.reference.log.revision_of_event(resource, *event),
-                            None => self.seam.log().0.revision_of_event(resource, *event),
-                        },
-                        Some(Fault::Stale { sees, .. }) => revisions.get(*sees).copied(),
-                        _ => None,
-                    };
-                    self.end_all();
-                    self.pass(RESTART).await?;
-                    let before = identities(self.cluster.cluster().api());
-                    self.seam.show(shown.unwrap_or_else(|| self.revision()));
-                    self.start().await?;
-                    is_restless = !self.rest().await?;
-                    run.replaced = replaced(before, &identities(self.cluster.cluster().api()));
-                }
-                Some(Fault::Deleted { after, object }) if *after == number => {
-                    let made = self.children(number, begin);
-                    if let Some(made) = made.get(object - 1) {
-                        self.delete(made).await;
-                        is_restless = !self.rest().await?;
+            for part in parts {
+                match part {
+                    Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
+                        let shown = match part {
+                            Fault::Past { resource, event, .. } => match begin {
+                                Some(begin) => begin.reference.log.revision_of_event(resource, *event),
+                                None => self.seam.log().0.revision_of_event(resource, *event),
+                            },
+                            Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
+                            _ => None,
+                        };
+                        self.end_all();
+                        self.pass(RESTART).await?;
+                        let before = identities(self.cluster.cluster().api());
+                        self.seam.show(shown.unwrap_or_else(|| self.revision()), part);
+                        self.start().await?;
+                        is_restless |= !self.rest().await?;
+                        run.replaced = replaced(before, &identities(self.cluster.cluster().api()));
                     }
+                    Fault::Deleted { after, object } if *after == number => {
+                        let made = self.children(number, begin);
+                        if let Some(made) = made.get(object - 1) {
+                            self.delete(made, part).await;
+                            is_restless |= !self.rest().await?;
+                        }
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
             if is_restless {
                 run.restless.get_or_insert(number);
@@ -272,22 +278,29 @@ impl Player {
                 Some(begin) if self.is_over(fault, begin, number, &run) => break,
                 _ => {}
             }
-            let Some(step) = steps.get(number) else { break };
-            let is_first = matches!(fault, Some(Fault::Down { step }) if *step == number + 1);
-            if is_first {
+            let Some(step) = steps.get(number).filter(|_| number < ends_with) else {
+                break;
+            };
+            let down = parts
+                .iter()
+                .find(|part| matches!(part, Fault::Down { step } if *step == number + 1));
+            if let Some(down) = down {
                 self.end_all();
-                self.seam.strike(0);
+                self.seam.strike(0, down);
             }
             number = self.seam.next_step(step.what());
             if step.made(&self.cluster).await? {
                 wanted = wanted.after(step);
             }
-            if is_first {
+            if down.is_some() {
                 run.hurried = Some(number);
                 self.pass(ALONE).await?;
                 continue;
             }
-            if matches!(fault, Some(Fault::Down { step }) if step + 1 == number) {
+            if parts
+                .iter()
+                .any(|part| matches!(part, Fault::Down { step } if step + 1 == number))
+            {
                 self.start().await?;
             }
             if !self.rest().await? {
@@ -295,6 +308,16 @@ impl Player {
             }
             if std::mem::take(&mut self.is_hurried) && number < steps.len() {
                 run.hurried = Some(number);
+                if let (Some(Fault::DeleteEarly(_)), Some((first, last))) = (fault, deletion_after(steps, number)) {
+                    // The steps between are not made.
+                    for _ in number..first - 1 {
+                        run.ends.push(self.reader.read(&self.cluster));
+                        revisions.push(self.revision());
+                    }
+                    number = first - 1;
+                    self.seam.skip_to(number);
+                    ends_with = last;
+                }
             }
         }
         self.seam.tell(
@@ -340,7 +363,9 @@ impl Player {
             return Ok(true);
         };
         // The fault starts the operator by itself.
-        if !matches!(fault, Some(Fault::Stale { .. } | Fault::Past { .. })) {
+        let is_old =
+            |part: &Fault| matches!(part, Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == step);
+        if !fault.is_some_and(|fault| fault.parts().iter().any(is_old)) {
             self.start().await?;
             let begin = Instant::now();
             let mut before = self.changes();
@@ -366,8 +391,12 @@ impl Player {
 
     /// Whether nothing can be found any more: the fault is over, and the cluster is as in the undisturbed run.
     fn is_over(&self, fault: Option<&Fault>, begin: Begin<'_>, number: usize, run: &Run) -> bool {
-        let lasts = matches!(fault, Some(Fault::Late { .. }));
-        let has_struck = self.seam.log().1.is_some();
+        let parts = fault.map_or(&[][..], Fault::parts);
+        let lasts = parts
+            .iter()
+            .any(|part| matches!(part, Fault::Late { .. } | Fault::DeleteEarly(_)));
+        // A second one may strike later.
+        let has_struck = self.seam.log().1.is_some() && parts.len() < 2;
         let is_hurried = run.hurried == Some(number);
         has_struck
             && !lasts
@@ -545,9 +574,9 @@ impl Player {
     }
 
     /// Somebody deletes an object.
-    async fn delete(&self, made: &super::log::Made) {
+    async fn delete(&self, made: &super::log::Made, fault: &Fault) {
         let (resource, namespace, name) = &made.named;
-        self.seam.strike(0);
+        self.seam.strike(0, fault);
         self.seam
             .tell(0, format!("somebody deletes {resource} {namespace}/{name}"));
         let request = http::Request::delete(made.path.as_str())

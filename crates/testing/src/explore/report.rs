@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::coverage::{Coverage, Site, noticed};
 use super::fault::Fault;
 use super::log::Log;
 use super::oracles::{self, Severity, Verdict};
@@ -29,12 +30,17 @@ pub struct Report {
     pub took: Duration,
     /// The findings, the gravest first.
     pub findings: Vec<Finding>,
+    /// How many faults of each class were left out, because the time was over.
+    pub left_out: BTreeMap<&'static str, usize>,
+    /// What the operator's requests lack. That is no finding.
+    pub noticed: Vec<String>,
     /// How a fault is played again; `{}` stands for it.
     pub(super) again: String,
     steps: usize,
     writes: usize,
     events: usize,
     undisturbed: Log,
+    coverage: Coverage,
     by_text: BTreeMap<String, Finding>,
 }
 
@@ -66,6 +72,9 @@ impl Report {
             missed: 0,
             took: Duration::ZERO,
             findings: Vec::new(),
+            left_out: BTreeMap::new(),
+            noticed: noticed(&reference.log, steps),
+            coverage: Coverage::of(&reference.log),
             again: ".replay(\"{}\")".to_owned(),
             undisturbed: reference.log.clone(),
             steps: steps.len(),
@@ -77,7 +86,7 @@ impl Report {
 
     /// Judges a run.
     pub(super) fn played(&mut self, fault: &Fault, run: &Run, reference: &Run) {
-        self.counts(run);
+        self.counts(fault, run);
         if run.struck.is_some()
             && let Some(verdict) = oracles::of_disturbed(fault, run, reference)
         {
@@ -86,9 +95,18 @@ impl Report {
     }
 
     /// Counts a run that was played.
-    pub(super) fn counts(&mut self, run: &Run) {
+    pub(super) fn counts(&mut self, fault: &Fault, run: &Run) {
         self.played += 1;
-        self.missed += usize::from(run.struck.is_none());
+        match run.struck {
+            Some(_) => self.coverage.counts(fault),
+            None => self.missed += 1,
+        }
+    }
+
+    /// The places where the operator writes, and what was done to them.
+    #[must_use]
+    pub fn sites(&self) -> &[Site] {
+        &self.coverage.sites
     }
 
     /// Whether it was found already.
@@ -124,8 +142,12 @@ impl Report {
         finding.faults.insert(at, fault.clone());
     }
 
-    pub(super) fn end(&mut self, took: Duration) {
+    /// The end, at which these faults were not played.
+    pub(super) fn end<'a>(&mut self, took: Duration, left_out: impl IntoIterator<Item = &'a Fault>) {
         self.took = took;
+        for fault in left_out {
+            *self.left_out.entry(fault.class()).or_default() += 1;
+        }
         self.findings = std::mem::take(&mut self.by_text).into_values().collect();
         self.findings.sort_by(|one, other| {
             (one.severity, &one.faults, &one.what).cmp(&(other.severity, &other.faults, &other.what))
@@ -163,6 +185,9 @@ impl Report {
             "writes": self.writes,
             "events": self.events,
             "findings": findings.collect::<Vec<_>>(),
+            "sites": self.coverage.to_json(),
+            "leftOut": self.left_out,
+            "noticed": self.noticed,
         })
     }
 
@@ -189,6 +214,15 @@ impl fmt::Display for Report {
             self.events,
             self.missed
         )?;
+        writeln!(f, "{}", self.coverage)?;
+        if !self.left_out.is_empty() {
+            let left = self.left_out.iter().map(|(class, count)| format!("{count} {class}"));
+            writeln!(
+                f,
+                "not played when the time was over: {}",
+                left.collect::<Vec<_>>().join(", ")
+            )?;
+        }
         for (number, finding) in self.findings.iter().enumerate() {
             let by = match finding.faults.as_slice() {
                 [] => "without any fault".to_owned(),
@@ -212,6 +246,12 @@ impl fmt::Display for Report {
             if let Some(fault) = finding.faults.first() {
                 writeln!(f, "   again: {}", self.again.replace("{}", &fault.to_string()))?;
             }
+        }
+        if !self.noticed.is_empty() {
+            writeln!(f, "\nnoticed, and no finding:")?;
+        }
+        for line in &self.noticed {
+            writeln!(f, "   {line}")?;
         }
         Ok(())
     }

@@ -19,14 +19,17 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use super::coverage::lacks;
 use super::fault::Fault;
 use super::log::{Entry, Log, STRUCK, What, resource};
 use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
+mod request;
 mod traffic;
 
+use self::request::{changed, code_of, is_write};
 use self::traffic::{Burst, Reconciles, Traffic};
 
 /// How long faults that last do so.
@@ -40,6 +43,8 @@ pub(super) struct Pace {
     pub(super) pause: Duration,
     /// The events of a kind that are late.
     pub(super) late: Duration,
+    /// A user who does not wait makes the next step.
+    pub(super) hurry: Duration,
 }
 
 impl Pace {
@@ -49,6 +54,7 @@ impl Pace {
         slow: Duration::from_secs(30),
         pause: Duration::from_secs(20),
         late: Duration::from_secs(3),
+        hurry: Duration::from_millis(1),
     };
     /// In the machine's time: long enough for an operator to act meanwhile.
     pub(super) const REAL: Pace = Pace {
@@ -56,6 +62,7 @@ impl Pace {
         slow: Duration::from_millis(1500),
         pause: Duration::from_secs(4),
         late: Duration::from_millis(500),
+        hurry: Duration::from_millis(100),
     };
 }
 
@@ -95,8 +102,10 @@ struct State {
     attempts: usize,
     /// How many events of each resource were delivered.
     heard: BTreeMap<String, usize>,
-    /// The write with which a fault that lasts began, and until when it does.
-    lasting: Option<(Entry, Instant)>,
+    /// The writes with which faults that last began, until when they do, and with which code and reason.
+    lasting: Vec<(Entry, Instant, (u16, &'static str))>,
+    /// The events of a kind are late already.
+    is_late: bool,
     /// When the fault struck first.
     struck: Option<Duration>,
     /// How many processes ended by a crash loop, and the writes of the present one.
@@ -197,6 +206,11 @@ impl Seam {
         step
     }
 
+    /// The user leaves out the steps before this one.
+    pub(super) fn skip_to(&self, step: usize) {
+        self.state().step = step;
+    }
+
     /// Notes a line for people.
     pub(super) fn tell(&self, process: usize, text: String) {
         self.note(process, Call::default(), What::Told(text));
@@ -225,17 +239,21 @@ impl Seam {
         });
     }
 
-    /// The fault strikes, now.
-    pub(super) fn strike(&self, process: usize) {
-        let Some(fault) = &self.fault else { return };
+    /// The faults of this run.
+    pub(super) fn faults(&self) -> &[Fault] {
+        self.fault.as_ref().map_or(&[], Fault::parts)
+    }
+
+    /// A fault strikes, now.
+    pub(super) fn strike(&self, process: usize, fault: &Fault) {
         let at = self.begin.elapsed();
         self.state().struck.get_or_insert(at);
         self.tell(process, format!("{STRUCK}{} ({fault})", fault.told(&self.pace)));
     }
 
     /// From now on, for a minute, lists show this revision and watches begin late.
-    pub(super) fn show(&self, revision: u64) {
-        self.strike(0);
+    pub(super) fn show(&self, revision: u64, fault: &Fault) {
+        self.strike(0, fault);
         let until = Instant::now() + self.pace.long;
         self.due(until);
         self.state().stale = Some((revision, until));
@@ -366,24 +384,25 @@ impl Seam {
             *count += 1;
             *count
         };
-        let strikes = match &self.fault {
-            Some(
-                Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event },
-            ) => *resource == of && *event == number,
-            Some(Fault::Late { resource }) => *resource == of,
+        let strikes = |fault: &&Fault| match fault {
+            Fault::Held { resource, event } | Fault::Missed { resource, event } | Fault::Cut { resource, event } => {
+                *resource == of && *event == number
+            }
+            Fault::Late { resource } => *resource == of,
             _ => false,
         };
-        if strikes {
-            let is_first = self.state().struck.is_none();
+        let struck = self.faults().iter().find(strikes);
+        if let Some(fault) = struck {
+            let lasts = matches!(fault, Fault::Late { .. });
+            let is_first = !lasts || !std::mem::replace(&mut self.state().is_late, true);
             if is_first {
-                self.strike(process);
+                self.strike(process, fault);
             }
         }
-        let is_missed = strikes && matches!(self.fault, Some(Fault::Missed { .. }));
-        if !is_missed {
+        if !matches!(struck, Some(Fault::Missed { .. })) {
             self.note(process, call, event);
         }
-        strikes.then_some(self.fault.as_ref()).flatten()
+        struck
     }
 
     async fn write(
@@ -401,49 +420,53 @@ impl Seam {
         };
         let (parts, body) = request.into_parts();
         let sent = body.collect().await?.to_bytes();
-        if call.name.is_empty() {
-            // A create names its object in the body, or not at all.
+        let lacks = {
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
-            call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        }
+            if call.name.is_empty() {
+                // A create names its object in the body, or not at all.
+                call.name = sent["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            }
+            lacks(&call.verb, &sent)
+        };
         let kind = format!("{} {}", call.verb, resource(&call));
         self.wait_for_the_next_second(&kind).await;
         if self.floods(process, kind) {
             return std::future::pending().await;
         }
         let note = |code: Option<u16>, effective: bool, call: &Call| {
-            let what = What::Write { code, effective };
+            let what = What::Write { code, effective, lacks };
             self.note(process, call.clone(), what);
             let is_refused = code.is_none_or(|code| code >= 500 || code == 429 || code == 403);
             self.comes_to(process, call, is_refused && !effective);
         };
-        let strikes = self.fault.as_ref().filter(|fault| fault.write() == Some(number));
+        let strikes = self.faults().iter().find(|fault| fault.write() == Some(number));
+        let strike = || strikes.iter().for_each(|fault| self.strike(process, fault));
         match strikes {
             Some(Fault::CrashBefore(_)) => {
-                self.strike(process);
+                strike();
                 note(None, false, &call);
                 return self.crash(process).await;
             }
             Some(Fault::Refused(_)) => {
-                self.strike(process);
+                strike();
                 note(Some(500), false, &call);
                 return refused(&Status::failure("the server is not well", "InternalError").with_code(500)).map(boxed);
             }
             Some(Fault::Unsent(_)) => {
-                self.strike(process);
+                strike();
                 note(None, false, &call);
                 return Err(broken(ErrorKind::ConnectionReset));
             }
             Some(Fault::Slow(_)) => {
-                self.strike(process);
+                strike();
                 tokio::time::sleep(self.pace.slow).await;
             }
             Some(Fault::Touched(_)) => {
-                self.strike(process);
+                strike();
                 self.touch(parts.uri.path(), &call).await;
             }
-            Some(Fault::Outage(_) | Fault::Timeouts(_) | Fault::Throttled(_) | Fault::Forbidden(_)) => {
-                self.strike(process);
+            Some(fault @ (Fault::Outage(_) | Fault::Timeouts(_) | Fault::Throttled(_) | Fault::Forbidden(_))) => {
+                strike();
                 let first = Entry {
                     at: self.begin.elapsed(),
                     step: 0,
@@ -453,17 +476,11 @@ impl Seam {
                 };
                 let until = Instant::now() + self.pace.long;
                 self.due(until);
-                self.state().lasting = Some((first, until));
+                self.state().lasting.push((first, until, code_of(fault)));
             }
             _ => {}
         }
-        if self.is_out(&call) {
-            let (code, reason) = match self.fault {
-                Some(Fault::Forbidden(_)) => (403, "Forbidden"),
-                Some(Fault::Timeouts(_)) => (504, "Timeout"),
-                Some(Fault::Throttled(_)) => (429, "TooManyRequests"),
-                _ => (503, "ServiceUnavailable"),
-            };
+        if let Some((code, reason)) = self.is_out(&call) {
             note(Some(code), false, &call);
             let mut answer =
                 refused(&Status::failure("for some time this is refused", reason).with_code(code)).map(boxed)?;
@@ -487,15 +504,15 @@ impl Seam {
         note(is_answered.then_some(parts.status.as_u16()), effective, &call);
         match strikes {
             Some(Fault::CrashAfter(_)) => {
-                self.strike(process);
+                strike();
                 return self.crash(process).await;
             }
             Some(Fault::Unanswered(_)) => {
-                self.strike(process);
+                strike();
                 return Err(broken(ErrorKind::ConnectionReset));
             }
             Some(Fault::Paused(_)) => {
-                self.strike(process);
+                strike();
                 self.state().paused = Some((process, Instant::now() + self.pace.pause));
                 let _ = self.asks.send(Ask::TakeOver { process });
                 tokio::time::sleep(self.pace.pause).await;
@@ -503,14 +520,17 @@ impl Seam {
                 self.state().ending = Some(process);
                 let _ = self.asks.send(Ask::GoesOn { process });
             }
-            Some(Fault::NextStep(_)) => {
-                self.strike(process);
+            Some(Fault::NextStep(_) | Fault::DeleteEarly(_)) => {
+                strike();
                 let _ = self.asks.send(Ask::NextStep);
+                // The answer comes when the step is made: the operator would else be done before.
+                tokio::time::sleep(self.pace.hurry).await;
             }
             _ => {}
         }
         if self.crashes_again(number) {
-            self.strike(process);
+            let loops = self.faults().iter().find(|fault| matches!(fault, Fault::CrashLoop(_)));
+            loops.into_iter().for_each(|fault| self.strike(process, fault));
             return self.crash(process).await;
         }
         Ok(boxed(Response::from_parts(parts, Body::from(body.to_vec()))))
@@ -522,16 +542,17 @@ impl Seam {
         std::future::pending().await
     }
 
-    fn is_out(&self, call: &Call) -> bool {
+    /// Code and reason of the refusal, while a fault that lasts strikes such a write.
+    fn is_out(&self, call: &Call) -> Option<(u16, &'static str)> {
         let state = self.state();
-        let Some((first, until)) = &state.lasting else {
-            return false;
-        };
-        let this = Entry {
-            call: call.clone(),
-            ..first.clone()
-        };
-        Instant::now() < *until && this.is_like(first)
+        let found = state.lasting.iter().find(|(first, until, _)| {
+            let this = Entry {
+                call: call.clone(),
+                ..first.clone()
+            };
+            Instant::now() < *until && this.is_like(first)
+        });
+        found.map(|(.., code)| *code)
     }
 
     /// Somebody else writes the object.
@@ -561,31 +582,3 @@ fn boxed(answer: Response<Body>) -> Answer {
 
 /// The annotation of the intruder.
 pub(super) const TOUCHED: &str = "explore.kubewright.dev/touched";
-
-fn revision_of(object: &Value) -> u64 {
-    let version = object["metadata"]["resourceVersion"].as_str();
-    version.and_then(|version| version.parse().ok()).unwrap_or_default()
-}
-
-/// Whether an answer tells of a change after `before`: an object that it wrote, or one that is gone.
-fn changed(answer: &Value, before: u64) -> bool {
-    match answer["kind"].as_str() {
-        Some("Status") => true,
-        _ => revision_of(answer) > before,
-    }
-}
-
-/// Writes of events and Leases and dry runs are no writes here: a fault at one of them is no other than none.
-fn is_write(request: &Request<Body>) -> bool {
-    let is_dry = request
-        .uri()
-        .query()
-        .is_some_and(|query| query.split('&').any(|part| part.starts_with("dryRun=")));
-    let is_left_out = request
-        .uri()
-        .path()
-        .split('/')
-        .any(|part| part == "events" || part == "leases");
-    let is_review = request.uri().path().ends_with("reviews");
-    request.method() != http::Method::GET && !is_dry && !is_left_out && !is_review
-}

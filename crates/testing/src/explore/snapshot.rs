@@ -77,6 +77,8 @@ impl Reader {
         let mut changed = Vec::new();
         for (store, kind) in &stored {
             let changes = api.changes(store);
+            // Volumes that were made for claims are kept when these go; how many there are tells of the way.
+            let is_volume = self.is_lenient && kind == "PersistentVolume";
             if self.stores.get(store).is_some_and(|known| known.changes == changes) {
                 continue;
             }
@@ -84,6 +86,14 @@ impl Reader {
             let mut same = BTreeMap::new();
             let mut new = Vec::new();
             for (key, entry) in api.entries(store) {
+                let is_made_for_a_claim = || {
+                    let object = entry.object();
+                    let name = object.value()["metadata"]["name"].as_str();
+                    name.is_some_and(|name| name.starts_with("pvc-"))
+                };
+                if is_volume && is_made_for_a_claim() {
+                    continue;
+                }
                 match known.get(&key) {
                     Some(object) if object.0 == entry.revision() => {
                         same.insert(key, object.clone());

@@ -4,6 +4,7 @@
 //! out of a sample may be refused by the server, because only the server knows what the operator's schema and webhooks
 //! allow; they are then as if they had not been made.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use http::Request;
@@ -163,7 +164,8 @@ impl Step {
 
     /// The life of the objects in a folder's files, which end in `.yaml` or `.yml`: they are created; the fields of
     /// their specs are changed, taken out and set back, one after the other, as far as the schemas of these CRDs say what
-    /// may be (without them: numbers and truth values); they are deleted, created and deleted again.
+    /// may be (without them: numbers and truth values); an object of these CRDs gets a namesake in another namespace for
+    /// a while; they are deleted, created and deleted again.
     ///
     /// # Errors
     /// [`Error::Runtime`] when the folder or a file cannot be read, or holds no object.
@@ -171,11 +173,20 @@ impl Step {
         folder: impl AsRef<Path>,
         crds: impl IntoIterator<Item = &'a CustomResourceDefinition>,
     ) -> Result<Vec<Step>> {
+        Step::of_inputs(folder.as_ref(), crds, inputs::MOST)
+    }
+
+    /// [`of_samples`](Step::of_samples), with so many changes of each object at most.
+    pub(super) fn of_inputs<'a>(
+        folder: &Path,
+        crds: impl IntoIterator<Item = &'a CustomResourceDefinition>,
+        most: usize,
+    ) -> Result<Vec<Step>> {
         let crds: Vec<Value> = crds
             .into_iter()
             .map(|crd| serde_json::to_value(crd).unwrap_or_default())
             .collect();
-        let objects = samples(folder.as_ref())?;
+        let objects = samples(folder)?;
         let mut steps = Vec::new();
         let create = |steps: &mut Vec<Step>, word: &str| {
             steps.extend(
@@ -191,9 +202,11 @@ impl Step {
             }));
         };
         create(&mut steps, "create");
+        let mut kinds = BTreeSet::new();
         for object in &objects {
             let of_kind = |crd: &&Value| crd["spec"]["names"]["kind"] == object["kind"];
-            for input in inputs::of(object, crds.iter().find(of_kind)) {
+            let crd = crds.iter().find(of_kind);
+            for input in inputs::of(object, crd, most) {
                 let target = Target::of(object);
                 let field = input.what.split(' ').next().unwrap_or_default();
                 for (what, patch) in [
@@ -206,12 +219,55 @@ impl Step {
                     });
                 }
             }
+            let is_namespaced = crd.is_some_and(|crd| crd["spec"]["scope"] == "Namespaced");
+            if is_namespaced && kinds.insert(object["kind"].to_string()) {
+                steps.extend(namesake(object));
+            }
         }
         delete(&mut steps);
         create(&mut steps, "create again");
         delete(&mut steps);
         Ok(steps)
     }
+}
+
+/// An object of the same name in another namespace, for a while.
+fn namesake(object: &Value) -> [Step; 2] {
+    const NAMESPACE: &str = "kube-public";
+    let mut other = object.clone();
+    other["metadata"]["namespace"] = Value::from(NAMESPACE);
+    let target = Target::of(&other);
+    let steps = [
+        Step::new(format!("create {target} in {NAMESPACE} as well"), Change::Apply(other)),
+        Step::new(format!("delete {target} in {NAMESPACE}"), Change::Delete(target)),
+    ];
+    steps.map(|step| Step {
+        is_made_up: true,
+        ..step
+    })
+}
+
+/// The steps that delete what is there after a step, if others come before them: the first and the last of them. They
+/// count from 1.
+pub(super) fn deletion_after(steps: &[Step], step: usize) -> Option<(usize, usize)> {
+    if step
+        .checked_sub(1)
+        .and_then(|at| steps.get(at))
+        .is_none_or(Step::deletes)
+    {
+        return None;
+    }
+    // A namesake that goes before is none of them: all goes.
+    let is_last = |at: &usize| {
+        let made = steps[..*at].iter().filter(|step| !step.is_made_up && !step.deletes());
+        let targets: Vec<Target> = made.map(Step::target).collect();
+        steps[*at].deletes() && targets.contains(&steps[*at].target())
+    };
+    let first = (step..steps.len()).find(is_last)?;
+    let count = steps[first..].iter().take_while(|step| step.deletes()).count();
+    let goes = |target: &Target| steps[first..first + count].iter().any(|step| step.target() == *target);
+    // A namesake that is there would stay.
+    (first > step && goes(&steps[step - 1].target())).then_some((first + 1, first + count))
 }
 
 fn samples(folder: &Path) -> Result<Vec<Value>> {

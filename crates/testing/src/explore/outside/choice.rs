@@ -4,24 +4,52 @@
 //! an operator of which one is there in any case.
 
 use super::super::fault::Fault;
-use super::super::order::{self, Round};
+use super::super::order::{self, Known, Round};
+use super::super::pairs::{self, Chance};
 use super::super::play::Run;
 use super::super::steps::Step;
 
+/// Which faults are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wish {
+    /// Also those that are like others.
+    pub(super) all: bool,
+    /// Also pairs.
+    pub(super) pairs: bool,
+    /// In an order of this number's.
+    pub(super) seed: Option<u64>,
+}
+
 /// The faults that a run admits, the more promising ones first.
-pub(super) fn of(run: &Run, steps: &[Step], elects: bool, all: bool, seed: Option<u64>) -> Vec<Fault> {
+pub(super) fn of(run: &Run, steps: &[Step], elects: bool, wish: Wish) -> Vec<Fault> {
     let children: Vec<usize> = run.children.iter().map(Vec::len).collect();
-    let is_possible = |fault: &Fault| elects || !matches!(fault, Fault::Paused(_));
-    let faults = order::of(&run.log, steps, &children).into_iter();
-    let faults = faults.filter(|(_, fault)| is_possible(fault));
-    let (first, rest): (Vec<_>, Vec<_>) = faults.partition(|(round, _)| *round != Round::Rest);
+    let is_possible = |fault: &Fault| match fault {
+        Fault::Paused(_) => elects,
+        // It takes a state of which nothing is known from outside.
+        Fault::DeleteEarly(_) => false,
+        _ => true,
+    };
+    let known = Known {
+        log: &run.log,
+        steps,
+        children: &children,
+        ends: &run.ends,
+    };
+    let mut faults = order::of(&known);
+    faults.retain(|(_, fault)| is_possible(fault));
+    let pairs = match wish.pairs {
+        true => pairs::of(&faults, &run.log, wish.seed.unwrap_or_default()),
+        false => Vec::new(),
+    };
+    let (first, rest): (Vec<_>, Vec<_>) = faults.into_iter().partition(|(round, _)| *round != Round::Rest);
     let plain = |faults: Vec<(Round, Fault)>| faults.into_iter().map(|(_, fault)| fault).collect::<Vec<_>>();
     let (mut first, mut rest) = (plain(first), plain(rest));
-    if let Some(seed) = seed {
+    if let Some(seed) = wish.seed {
         shuffle(&mut first, seed);
         shuffle(&mut rest, seed);
     }
-    if all {
+    first.extend(pairs);
+    if wish.all {
         first.append(&mut rest);
     }
     first
@@ -29,17 +57,9 @@ pub(super) fn of(run: &Run, steps: &[Step], elects: bool, all: bool, seed: Optio
 
 /// Another order, always the same of one number.
 fn shuffle(faults: &mut [Fault], seed: u64) {
-    let mut state = seed;
-    let mut next = |below: usize| {
-        // splitmix64
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % below as u64).unwrap_or_default()
-    };
+    let mut chance = Chance(seed);
     for at in (1..faults.len()).rev() {
-        faults.swap(at, next(at + 1));
+        faults.swap(at, chance.below(at + 1));
     }
 }
 
@@ -59,6 +79,7 @@ mod tests {
             what: What::Write {
                 code: Some(200),
                 effective: true,
+                lacks: None,
             },
             call: Call {
                 verb: "create".to_owned(),
@@ -77,7 +98,10 @@ mod tests {
 
     #[test]
     fn what_is_like_another_fault_is_for_those_who_want_all() {
-        let names = |all| -> Vec<String> { of(&run(), &[], false, all, None).iter().map(Fault::to_string).collect() };
+        let names = |all| -> Vec<String> {
+            let wish = Wish { all, ..Wish::default() };
+            of(&run(), &[], false, wish).iter().map(Fault::to_string).collect()
+        };
         let (some, all) = (names(false), names(true));
         for (name, is_worth_it) in [
             ("crash-after@1", true),
@@ -96,7 +120,13 @@ mod tests {
 
     #[test]
     fn a_seed_is_an_order() {
-        let of = |seed| of(&run(), &[], false, false, Some(seed));
+        let of = |seed| {
+            let wish = Wish {
+                seed: Some(seed),
+                ..Wish::default()
+            };
+            of(&run(), &[], false, wish)
+        };
         assert_eq!(of(7), of(7));
         assert_ne!(of(7), of(8));
     }

@@ -4,16 +4,19 @@
 //! that leads through the seam. Workload, faults, oracles and report are those of the explorer for operators of this
 //! library; what is different is the time, which is the machine's, and what can be known of the operator: its requests.
 //!
-//! - `play.rs`, `waiting.rs`: one run,
+//! - `play.rs`, `disturbed.rs`, `waiting.rs`: one run,
 //! - `child.rs`, `endpoint.rs`: a process, and its way to the API server,
+//! - `fresh.rs`: new clusters for the states of the workload,
 //! - `mask.rs`: what is a matter of chance in two undisturbed runs,
 //! - `choice.rs`: which faults are worth a run, and in which order,
 //! - `failed.rs`: what keeps an exploration from its end.
 
 mod child;
 mod choice;
+mod disturbed;
 mod endpoint;
 mod failed;
+mod fresh;
 mod mask;
 mod play;
 mod waiting;
@@ -31,16 +34,20 @@ use tokio::task::JoinSet;
 
 use super::ClusterOf;
 use super::fault::Fault;
+use super::is_hurry;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
 use super::report::Report;
 use super::steps::Step;
 use child::Program;
+use disturbed::disturbed;
 pub use failed::Failed;
-use play::{Reference, Stage, disturbed, undisturbed};
+use play::{Reference, Stage, undisturbed};
 
 /// How many runs may wait with patience, for each that is active.
 const PATIENT: usize = 4;
+/// How many changes of a sample come one after the other.
+const CHANGES: usize = 2;
 /// kopf tries again after a minute when a handler fails.
 const PATIENCE_OF_KOPF: Duration = Duration::from_secs(75);
 
@@ -86,6 +93,8 @@ pub struct Outside {
     budget: Option<Duration>,
     jobs: usize,
     seed: Option<u64>,
+    pairs: bool,
+    replicas: usize,
     only: Vec<Fault>,
     start: Duration,
     patience: Duration,
@@ -122,6 +131,8 @@ impl Outside {
             budget: Some(Duration::from_secs(60)),
             jobs: processors * 3,
             seed: None,
+            pairs: false,
+            replicas: 1,
             only: Vec::new(),
             start: Duration::from_secs(120),
             patience: Duration::from_secs(30),
@@ -173,12 +184,12 @@ impl Outside {
     }
 
     /// The life of the samples in a folder; see [`Step::of_samples`]. In the machine's time each step takes seconds, so
-    /// only numbers and truth values are changed.
+    /// one field is changed, and then others together. What they may be, the CRDs say that are known by now.
     ///
     /// # Errors
     /// As there.
     pub fn samples(self, folder: impl AsRef<Path>) -> Result<Outside, Failed> {
-        let steps = Step::of_samples(folder, [])?;
+        let steps = Step::of_inputs(folder.as_ref(), &self.crds, CHANGES)?;
         Ok(self.steps(steps))
     }
 
@@ -203,6 +214,18 @@ impl Outside {
     /// Plays the faults in an order of this number's.
     pub fn seed(mut self, seed: u64) -> Outside {
         self.seed = Some(seed);
+        self
+    }
+
+    /// Plays pairs of faults as well, which the seed chooses, when each fault that is not like another was played alone.
+    pub fn pairs(mut self) -> Outside {
+        self.pairs = true;
+        self
+    }
+
+    /// Runs so many processes at a time, of which one leads. When it dies, or stands still, another one takes over.
+    pub fn replicas(mut self, replicas: usize) -> Outside {
+        self.replicas = replicas.max(1);
         self
     }
 
@@ -274,6 +297,7 @@ impl Outside {
             roles: self.roles,
             steps: self.steps,
             tls,
+            replicas: self.replicas,
             start: self.start,
             patience: self.patience,
             longest: self.longest,
@@ -296,6 +320,8 @@ impl Outside {
                 .because(format!("it watches {}", watched.join(", ")))
                 .fix("do the samples fit the kinds that it watches, and does it watch their namespace?"));
         }
+        let looks_at_the_way = self.only.iter().all(is_hurry) && !oracles::is_restless(&reference.run);
+        let tells_of_the_way = self.only.is_empty();
         let all = match self.only.is_empty() {
             false => self.only,
             // What comes of a fault cannot be told where nothing comes to rest without one.
@@ -304,8 +330,11 @@ impl Outside {
                 &reference.run,
                 &stage.steps,
                 reference.elects,
-                self.budget.is_none(),
-                self.seed,
+                choice::Wish {
+                    all: self.budget.is_none(),
+                    pairs: self.pairs,
+                    seed: self.seed,
+                },
             ),
         };
         let mut report = Report::new(&reference.run, all.len(), &stage.steps);
@@ -315,7 +344,7 @@ impl Outside {
         for verdict in oracles::of_reference(&reference.run, None).into_iter().chain(chance) {
             report.found(None, verdict, Some(&reference.run));
         }
-        let playing = Playing {
+        let mut playing = Playing {
             alive: Arc::new(Semaphore::new(self.jobs * (1 + PATIENT))),
             stage: Arc::new(stage),
             reference: Arc::new(reference),
@@ -325,7 +354,15 @@ impl Outside {
             since: Instant::now(),
             budget: self.budget,
             told: self.told,
+            of_way: None,
         };
+        if looks_at_the_way {
+            let (stage, reference) = (playing.stage.clone(), playing.reference.clone());
+            playing.of_way = Some(tokio::spawn(async move {
+                let found = fresh::of_history(&stage, &reference).await?;
+                Ok(found.into_iter().filter(|_| tells_of_the_way).collect())
+            }));
+        }
         playing.all(all).await
     }
 }
@@ -341,12 +378,16 @@ struct Playing {
     since: Instant,
     budget: Option<Duration>,
     told: OnProgress,
+    /// What the steps alone show. New clusters are played beside the faults.
+    of_way: Option<tokio::task::JoinHandle<Result<Vec<Verdict>, Failed>>>,
 }
 
 impl Playing {
     async fn all(mut self, faults: Vec<Fault>) -> Result<Report, Failed> {
         self.tell();
-        for fault in faults {
+        let mut faults = faults.into_iter();
+        let mut left = Vec::new();
+        for fault in faults.by_ref() {
             let (active, alive) = (self.stage.active.clone(), self.alive.clone());
             let place = async { (alive.acquire_owned().await, active.acquire_owned().await) };
             tokio::pin!(place);
@@ -358,6 +399,7 @@ impl Playing {
                 }
             };
             if self.budget.is_some_and(|budget| self.begin.elapsed() >= budget) {
+                left.push(fault);
                 break;
             }
             let (stage, reference) = (self.stage.clone(), self.reference.clone());
@@ -370,7 +412,16 @@ impl Playing {
         while let Some(ended) = self.runs.join_next().await {
             self.judge(ended)?;
         }
-        self.report.end(self.begin.elapsed());
+        left.extend(faults);
+        if let Some(of_way) = self.of_way.take() {
+            let found = of_way
+                .await
+                .map_err(|why| Failed::new("a run broke off").because(why))?;
+            for verdict in found? {
+                self.report.found(None, verdict, Some(&self.reference.run));
+            }
+        }
+        self.report.end(self.begin.elapsed(), &left);
         Ok(self.report)
     }
 

@@ -16,24 +16,24 @@ use kubewright::kube::{self, client::Body};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::super::ClusterOf;
-use super::super::children::{children, identities};
+use super::super::children::children;
 use super::super::fault::Fault;
 use super::super::log::{Entry, Made};
-use super::super::play::{Run, replaced};
+use super::super::play::Run;
 use super::super::seam::{Ask, Pace, Seam};
 use super::super::snapshot::{Reader, Snapshot};
 use super::super::steps::Step;
+use super::super::wanted::Wanted;
 use super::Failed;
 use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
 use super::failed::exited;
 use super::mask::Mask;
-use super::waiting::Waiting;
 use crate::cluster::TestCluster;
 use crate::rights::Rights;
 
@@ -45,15 +45,15 @@ const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 /// How long an operator may go on asking, though nothing changes, until that is what it does all the time.
 const ASKING: Duration = Duration::from_secs(5);
 /// How long it takes to notice that a process is dead, and to start another one.
-const RESTART: Duration = Duration::from_millis(200);
+pub(super) const RESTART: Duration = Duration::from_millis(200);
 /// How long a process that stood still goes on.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// How long nothing may be written when all is done.
-const WATCHED: Duration = Duration::from_secs(1);
+pub(super) const WATCHED: Duration = Duration::from_secs(1);
 /// The bounds of how long nothing may be under way until a disturbed run is looked at.
 const QUIET: (Duration, Duration) = (Duration::from_millis(150), Duration::from_secs(2));
 /// How often a process may end by itself in one run.
-const EXITS: usize = 5;
+pub(super) const EXITS: usize = 5;
 
 /// What all runs of an exploration share.
 pub(super) struct Stage {
@@ -64,6 +64,8 @@ pub(super) struct Stage {
     pub(super) roles: Option<PathBuf>,
     pub(super) steps: Vec<Step>,
     pub(super) tls: Tls,
+    /// How many processes there are at a time.
+    pub(super) replicas: usize,
     /// How long the program may take until it watches something.
     pub(super) start: Duration,
     pub(super) patience: Duration,
@@ -97,7 +99,7 @@ struct Process {
 
 pub(super) struct Player<'a> {
     pub(super) stage: &'a Stage,
-    cluster: TestCluster,
+    pub(super) cluster: TestCluster,
     kube: kube::Client,
     pub(super) seam: Arc<Seam>,
     asked: UnboundedReceiver<Ask>,
@@ -109,7 +111,7 @@ pub(super) struct Player<'a> {
     retiring: Option<usize>,
     /// Ended by itself: the next one starts then.
     starts_at: Option<Instant>,
-    exits: usize,
+    pub(super) exits: usize,
     panics: Vec<String>,
     outputs: Vec<Output>,
     pub(super) is_hurried: bool,
@@ -117,7 +119,11 @@ pub(super) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    async fn new(stage: &'a Stage, fault: Option<&Fault>, noise: BTreeSet<String>) -> Result<Player<'a>, Failed> {
+    pub(super) async fn new(
+        stage: &'a Stage,
+        fault: Option<&Fault>,
+        noise: BTreeSet<String>,
+    ) -> Result<Player<'a>, Failed> {
         let cluster = TestCluster::start_with((stage.cluster)()).await?;
         cluster.install_crds(stage.crds.iter().cloned()).await?;
         let kube = match &stage.roles {
@@ -151,8 +157,14 @@ impl<'a> Player<'a> {
         })
     }
 
+    /// Ends the processes and the cluster.
+    pub(super) async fn stop(mut self) {
+        self.end_all();
+        self.cluster.stop().await;
+    }
+
     /// What somebody may delete after a step.
-    fn children(&self, step: usize) -> Vec<Made> {
+    pub(super) fn children(&self, step: usize) -> Vec<Made> {
         children(self.cluster.cluster().api(), &self.seam.log().0.made_until(step))
     }
 
@@ -184,12 +196,20 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
+    /// Starts so many processes as there are to be.
+    pub(super) async fn start_all(&mut self) -> Result<(), Failed> {
+        while self.processes.len() < self.stage.replicas {
+            self.start().await?;
+        }
+        Ok(())
+    }
+
     fn end(&mut self, process: usize) {
         self.seam.end(process);
         self.processes.remove(&process);
     }
 
-    fn end_all(&mut self) {
+    pub(super) fn end_all(&mut self) {
         for process in self.processes.keys().copied().collect::<Vec<_>>() {
             self.end(process);
         }
@@ -226,7 +246,10 @@ impl<'a> Player<'a> {
                         process.child.signal(Signal::STOP);
                     }
                     self.leases_expire().await;
-                    self.start().await?;
+                    // Of several another one is there already.
+                    if self.processes.len() < 2 {
+                        self.start().await?;
+                    }
                 }
                 Some(Ask::GoesOn { process }) => {
                     self.retiring = Some(process);
@@ -275,7 +298,7 @@ impl<'a> Player<'a> {
     }
 
     /// The time in which the Lease of a dead process expires passes at once.
-    async fn leases_expire(&self) {
+    pub(super) async fn leases_expire(&self) {
         const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
         if !self.seam.traffic(|of| of.elects) {
             return;
@@ -305,9 +328,9 @@ impl<'a> Player<'a> {
     }
 
     /// Somebody deletes an object.
-    async fn delete(&self, made: &Made) {
+    pub(super) async fn delete(&self, made: &Made, fault: &Fault) {
         let (resource, namespace, name) = &made.named;
-        self.seam.strike(0);
+        self.seam.strike(0, fault);
         self.seam
             .tell(0, format!("somebody deletes {resource} {namespace}/{name}"));
         let request =
@@ -318,14 +341,14 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn effective_writes(&self, from: usize) -> Vec<String> {
+    pub(super) fn effective_writes(&self, from: usize) -> Vec<String> {
         let (log, _) = self.seam.log();
         let writes = log.entries[from..].iter().filter(|entry| entry.is_effective());
         writes.map(Entry::plain).collect()
     }
 
     /// Ends the processes, and tells of the run what only its end shows.
-    async fn finish(mut self, run: &mut Run) {
+    pub(super) async fn finish(mut self, run: &mut Run) {
         self.end_all();
         for output in &self.outputs {
             output.whole().await;
@@ -342,11 +365,12 @@ const NAME: &str = "operator";
 
 /// Plays an undisturbed run; `restarts`: a process is ended and another one started, before the first deletion.
 pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Reference, Failed> {
+    let made = &stage.steps;
     let mut player = Player::new(stage, None, BTreeSet::new()).await?;
     let mut run = Run::default();
     let mut noise = BTreeSet::new();
     let _permit = stage.active.clone().acquire_owned().await;
-    player.start().await?;
+    player.start_all().await?;
     let begin = Instant::now();
     while !player.is_up() {
         player.pass(TICK).await?;
@@ -356,22 +380,27 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     }
     player.rest = begin.elapsed().clamp(REST.0, REST.1);
     let mut watched = player.seam.traffic(|of| of.watched.clone());
-    let first_delete = stage.steps.iter().position(Step::deletes);
+    let first_delete = made.iter().position(Step::deletes);
     let mut rested = rests(&mut player, &mut noise).await?;
     run.ends.push(player.snapshot());
     run.children.push(player.children(0));
-    for (at, step) in stage.steps.iter().enumerate() {
+    run.wanted.push(Wanted::default());
+    for (at, step) in made.iter().enumerate() {
         if restarts && first_delete == Some(at) && at > 0 {
             player.end_all();
             tokio::time::sleep(RESTART).await; // no process is to be there
             player.leases_expire().await;
             let from = player.seam.log().0.entries.len();
-            player.start().await?;
+            player.start_all().await?;
             rests(&mut player, &mut noise).await?;
             run.writes_of_a_restart = player.effective_writes(from);
         }
         let number = player.seam.next_step(step.what());
-        step.make(&player.cluster).await?;
+        let wanted = run.wanted.last().cloned().unwrap_or_default();
+        run.wanted.push(match step.made(&player.cluster).await? {
+            true => wanted.after(step),
+            false => wanted,
+        });
         rested = rests(&mut player, &mut noise).await? && rested;
         if !rested {
             run.restless.get_or_insert(number);
@@ -459,107 +488,4 @@ fn idle(stage: &Stage, player: &Player<'_>) -> Failed {
             .because("it has sent requests, and opened no watch")
             .fix("does it lack a right, or a CRD? name the folders with --crds and --rbac; what it printed may tell"),
     }
-}
-
-/// Plays a run with a fault.
-pub(super) async fn disturbed(
-    stage: &Stage,
-    fault: &Fault,
-    reference: &Reference,
-    mut permit: Option<OwnedSemaphorePermit>,
-) -> Result<Run, Failed> {
-    let mut player = Player::new(stage, Some(fault), reference.noise.clone()).await?;
-    let mut run = Run::default();
-    let played = steps(&mut player, &mut run, fault, reference, &mut permit).await;
-    if let Err(failed) = played {
-        // A fault is no excuse for an operator that does not stay.
-        if player.exits <= EXITS {
-            return Err(failed);
-        }
-        run.ended = Some(failed.because.first().cloned().unwrap_or_default());
-    }
-    player.finish(&mut run).await;
-    Ok(run)
-}
-
-async fn steps(
-    player: &mut Player<'_>,
-    run: &mut Run,
-    fault: &Fault,
-    reference: &Reference,
-    permit: &mut Option<OwnedSemaphorePermit>,
-) -> Result<(), Failed> {
-    let (stage, mut revisions) = (player.stage, Vec::new());
-    player.start().await?;
-    let begin = Instant::now();
-    while !player.is_up() && begin.elapsed() < stage.start {
-        player.pass(TICK).await?;
-    }
-    let mut waiting = Waiting { reference, permit };
-    if !waiting.comes_right(player, run, 0).await? {
-        return Ok(());
-    }
-    revisions.push(player.revision());
-    for (at, step) in stage.steps.iter().enumerate() {
-        let number = player.seam.next_step(step.what());
-        if matches!(fault, Fault::Down { step } if *step == number) {
-            player.end_all();
-            player.seam.strike(0);
-            step.make(&player.cluster).await?;
-            tokio::time::sleep(RESTART).await; // no process is to be there
-            run.hurried = Some(number);
-            run.ends.push(player.snapshot());
-            revisions.push(player.revision());
-            continue;
-        }
-        step.make(&player.cluster).await?;
-        if matches!(fault, Fault::Down { step } if step + 1 == number) {
-            player.leases_expire().await;
-            player.start().await?;
-        }
-        let is_right = waiting.comes_right(player, run, number).await?;
-        if std::mem::take(&mut player.is_hurried) && at + 1 < stage.steps.len() {
-            run.hurried = Some(number);
-        } else if !is_right {
-            return Ok(());
-        }
-        let mut before = None;
-        let strikes = match fault {
-            Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
-                let shown = match fault {
-                    Fault::Past { resource, event, .. } => player.seam.log().0.revision_of_event(resource, *event),
-                    Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
-                    _ => None,
-                };
-                player.end_all();
-                tokio::time::sleep(RESTART).await; // no process is to be there
-                player.leases_expire().await;
-                before = Some(identities(player.cluster.cluster().api()));
-                player.seam.show(shown.unwrap_or_else(|| player.revision()));
-                player.start().await?;
-                true
-            }
-            Fault::Deleted { after, object } if *after == number => {
-                let made = player.children(number).get(object - 1).cloned();
-                if let Some(made) = &made {
-                    player.delete(made).await;
-                }
-                made.is_some()
-            }
-            _ => false,
-        };
-        if strikes {
-            run.ends.pop();
-            let is_right = waiting.comes_right(player, run, number).await?;
-            run.replaced = before.and_then(|before| replaced(before, &identities(player.cluster.cluster().api())));
-            if !is_right {
-                return Ok(());
-            }
-        }
-        revisions.push(player.revision());
-    }
-    let from = player.seam.log().0.entries.len();
-    player.pass(WATCHED).await?;
-    run.late_writes = player.effective_writes(from);
-    Ok(())
 }

@@ -83,6 +83,8 @@ impl Burst {
     const SECOND: Duration = Duration::from_secs(1);
     /// More of a kind than this in a second are a flood.
     const MANY: usize = 300;
+    /// So many are enough for one that undoes and makes again.
+    const SOME: usize = 10;
 
     /// Counts one more, and says whether these are too many.
     fn counts(&mut self, now: Instant, kind: String) -> bool {
@@ -101,10 +103,9 @@ impl Burst {
         floods
     }
 
-    /// When the second ends, if a quarter of a flood of this kind has come in it. Each such write leads to a few
-    /// reconciles, which are counted as well.
+    /// When the second ends, if as many of this kind have come in it as an operator that sees an old state needs.
     fn end_if_full(&self, kind: &str) -> Option<Instant> {
-        let is_full = self.counts.get(kind).is_some_and(|count| *count >= Burst::MANY / 4);
+        let is_full = self.counts.get(kind).is_some_and(|count| *count >= Burst::SOME);
         self.begin.filter(|_| is_full).map(|begin| begin + Burst::SECOND)
     }
 }
@@ -257,16 +258,16 @@ impl Seam {
     /// collector deletes the children of an owner whose deletion comes late. On a machine that goes on until the news is
     /// there. In virtual time, where a write takes none, it comes only if the writes of a second have an end.
     pub(super) async fn wait_for_the_next_second(&self, kind: &str) {
-        let lags = matches!(
-            self.fault,
-            Some(
+        let lags = self.faults().iter().any(|fault| {
+            matches!(
+                fault,
                 Fault::Late { .. }
                     | Fault::Held { .. }
                     | Fault::Missed { .. }
                     | Fault::Stale { .. }
                     | Fault::Past { .. }
             )
-        );
+        });
         let end = self.state().burst.end_if_full(kind);
         if let Some(end) = end.filter(|_| lags) {
             tokio::time::sleep_until(end).await;

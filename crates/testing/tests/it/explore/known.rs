@@ -10,6 +10,7 @@ use std::time::Duration;
 use kubewright_testing::Result;
 use kubewright_testing::explore::{Explore, Report, Severity};
 
+use super::blind;
 use super::corpus::{CASES, Case};
 
 fn explore(case: &Case, fixed: bool) -> Explore {
@@ -112,31 +113,43 @@ fn the_steps_alone_show_a_known_bug_and_nothing_without_it() -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "measures: KUBEWRIGHT_EXPLORE=all cargo test -p kubewright-testing --test it known::measured -- --ignored --nocapture"]
-fn measured() -> Result<()> {
+/// Explores each of these with the mistake and without it, and prints a line for each.
+#[allow(clippy::print_stdout, reason = "the lines are what it is for")]
+fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool) -> Result<Explore>) -> Result<()> {
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
-    for case in CASES
-        .iter()
-        .filter(|case| only.as_deref().is_none_or(|only| only == case.name))
-    {
+    for name in names.filter(|name| only.as_deref().is_none_or(|only| only == *name)) {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
             let before = cpu();
-            let explore = explore(case, fixed).jobs(1).budget(Duration::from_secs(60));
+            let explore = explore(name, fixed)?;
             let report = match fixed {
                 false if only.is_none() => explore.until_found(),
                 _ => explore,
             };
             match report.run() {
                 Ok(report) => {
-                    println!("{:<24} {word} {}", case.name, told(&report, cpu() - before));
+                    println!("{name:<24} {word} {}", told(&report, cpu() - before));
                     if only.is_some() {
                         println!("{report}");
                     }
                 }
-                Err(error) => println!("{:<24} {word} cannot be played: {error}", case.name),
+                Err(error) => println!("{name:<24} {word} cannot be played: {error}"),
             }
         }
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "measures: KUBEWRIGHT_EXPLORE=all cargo test -p kubewright-testing --test it known::measured -- --ignored --nocapture"]
+fn measured() -> Result<()> {
+    let case = |name: &str| CASES.iter().find(|case| case.name == name);
+    measure(CASES.iter().map(|case| case.name), |name, fixed| {
+        Ok(explore(case(name).expect("a case of this name"), fixed).jobs(1))
+    })
+}
+
+#[test]
+#[ignore = "measures: KUBEWRIGHT_EXPLORE=all cargo test -p kubewright-testing --test it known::shapes -- --ignored --nocapture"]
+fn shapes() -> Result<()> {
+    measure(blind::SHAPES.iter().map(|(name, ..)| *name), blind::explore)
 }

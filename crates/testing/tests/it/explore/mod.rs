@@ -1,5 +1,6 @@
 //! The explorer finds what is wrong with an operator, and nothing where nothing is.
 
+mod blind;
 mod corpus;
 mod known;
 

@@ -186,3 +186,29 @@ async fn what_is_wrong_with_a_command_is_said() -> Result<(), Failed> {
     }
     Ok(())
 }
+
+/// Plays any program: `KUBEWRIGHT_COMMAND`, in the folder `KUBEWRIGHT_FOLDER` with `crds` and `samples`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures a program of yours"]
+#[allow(clippy::print_stdout, reason = "the report is what it is for")]
+async fn by_hand() -> Result<(), Box<dyn std::error::Error>> {
+    let (command, folder) = (
+        std::env::var("KUBEWRIGHT_COMMAND")?,
+        PathBuf::from(std::env::var("KUBEWRIGHT_FOLDER")?),
+    );
+    let mut explore = Outside::of(command)
+        .folder(&folder)
+        .crds(folder.join("crds"))?
+        .samples(folder.join("samples"))?;
+    if let Ok(seconds) = std::env::var("KUBEWRIGHT_EXPLORE") {
+        explore = explore.budget(Duration::from_secs(seconds.parse()?));
+    }
+    if let Ok(fault) = std::env::var("KUBEWRIGHT_REPLAY") {
+        explore = explore.replay(&fault)?;
+    }
+    if let Ok(replicas) = std::env::var("KUBEWRIGHT_REPLICAS") {
+        explore = explore.replicas(replicas.parse()?);
+    }
+    println!("{}", explore.run().await?);
+    Ok(())
+}

@@ -13,18 +13,18 @@ use kubewright::prelude::*;
 use serde_json::{Value, json};
 
 /// The version of all kinds of the corpus.
-pub(super) const VERSION: &str = "example.com/v1";
+pub(crate) const VERSION: &str = "example.com/v1";
 /// While something is left that no event tells of.
-pub(super) const SOON: Duration = Duration::from_secs(2);
+pub(crate) const SOON: Duration = Duration::from_secs(2);
 
 /// Namespace and name.
-pub(super) fn key<K: Object>(object: &K) -> (Option<&str>, &str) {
+pub(crate) fn key<K: Object>(object: &K) -> (Option<&str>, &str) {
     let meta = object.meta();
     (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// A child that nobody owns: it outlives its parent unless the operator deletes it.
-pub(super) fn left_behind<K: Object>(parent: &impl Object, name: &str, body: Value) -> K {
+pub(crate) fn left_behind<K: Object>(parent: &impl Object, name: &str, body: Value) -> K {
     let mut child: K = serde_json::from_value(body).expect("an object of this kind");
     let (namespace, app) = key(parent);
     let meta = child.meta_mut();
@@ -36,14 +36,14 @@ pub(super) fn left_behind<K: Object>(parent: &impl Object, name: &str, body: Val
 }
 
 /// A child that goes with its owner.
-pub(super) fn child<K: Object>(owner: &impl Object, name: &str, body: Value) -> K {
+pub(crate) fn child<K: Object>(owner: &impl Object, name: &str, body: Value) -> K {
     let mut child = left_behind::<K>(owner, name, body);
     child.meta_mut().owner_references = owner.controller_owner_ref(&()).map(|owner| vec![owner]);
     child
 }
 
 /// Creates a child that is not there, and puts right what differs from what is wanted.
-pub(super) async fn ensure<K: Object>(client: &Client, wanted: K) -> Result<Arc<K>> {
+pub(crate) async fn ensure<K: Object>(client: &Client, wanted: K) -> Result<Arc<K>> {
     let (namespace, name) = key(&wanted);
     let Some(found) = client.get::<K>(namespace, name).await? else {
         return client.create(&wanted).await;
@@ -96,7 +96,7 @@ fn merge(into: &mut Value, wanted: Value) {
 }
 
 /// Who takes the volumes of a set's members away.
-pub(super) enum Volumes {
+pub(crate) enum Volumes {
     /// They have none.
     None,
     /// The garbage collector, with the owner.
@@ -106,7 +106,7 @@ pub(super) enum Volumes {
 }
 
 /// A StatefulSet that has the name of its owner, or that with a suffix.
-pub(super) fn set(owner: &impl Object, suffix: &str, replicas: i32, image: &str, volumes: Volumes) -> StatefulSet {
+pub(crate) fn set(owner: &impl Object, suffix: &str, replicas: i32, image: &str, volumes: Volumes) -> StatefulSet {
     let (_, app) = key(owner);
     let name = format!("{app}{suffix}");
     let labels = json!({ "app": app, "set": name });
@@ -135,36 +135,36 @@ pub(super) fn set(owner: &impl Object, suffix: &str, replicas: i32, image: &str,
 }
 
 /// The number of members that a set is to have.
-pub(super) fn replicas(set: &StatefulSet) -> i32 {
+pub(crate) fn replicas(set: &StatefulSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
 }
 
 /// The number of members of a set that are ready.
-pub(super) fn ready(set: &StatefulSet) -> i32 {
+pub(crate) fn ready(set: &StatefulSet) -> i32 {
     let status = set.status.as_ref();
     status.and_then(|status| status.ready_replicas).unwrap_or(0)
 }
 
 /// The number of the member that a Pod or a claim belongs to.
-pub(super) fn ordinal<K: Object>(object: &K) -> i32 {
+pub(crate) fn ordinal<K: Object>(object: &K) -> i32 {
     let (_, name) = key(object);
     let last = name.rsplit('-').next();
     last.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Whether somebody has deleted it.
-pub(super) fn is_going<K: Object>(object: &K) -> bool {
+pub(crate) fn is_going<K: Object>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
 /// Whether a Pod has ended and will not run again.
-pub(super) fn is_over(pod: &Pod) -> bool {
+pub(crate) fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// Wakes the parent of whatever carries its label.
-pub(super) fn of_app<K: Object>(object: &K) -> Vec<Request> {
+pub(crate) fn of_app<K: Object>(object: &K) -> Vec<Request> {
     let labels = object.meta().labels.iter().flatten();
     let apps = labels.filter(|(key, _)| *key == "app");
     apps.map(|(_, app)| Request::new(object.meta().namespace.as_deref(), app))
@@ -172,7 +172,7 @@ pub(super) fn of_app<K: Object>(object: &K) -> Vec<Request> {
 }
 
 /// The objects of a parent, as the cache has them.
-pub(super) async fn cached<K: Object>(client: &Client, parent: &impl Object) -> Result<Vec<Arc<K>>> {
+pub(crate) async fn cached<K: Object>(client: &Client, parent: &impl Object) -> Result<Vec<Arc<K>>> {
     let (namespace, app) = key(parent);
     client
         .list_matching::<K>(namespace, &Selector::from_iter([("app".to_owned(), app.to_owned())]))
@@ -180,14 +180,14 @@ pub(super) async fn cached<K: Object>(client: &Client, parent: &impl Object) -> 
 }
 
 /// The objects of a parent, as the API server has them now.
-pub(super) async fn live<K: Object>(client: &Client, parent: &impl Object) -> Result<Vec<Arc<K>>> {
+pub(crate) async fn live<K: Object>(client: &Client, parent: &impl Object) -> Result<Vec<Arc<K>>> {
     let (namespace, app) = key(parent);
     let labels = ListParams::default().labels(&format!("app={app}"));
     client.list_live::<K>(namespace, &labels).await
 }
 
 /// Whether the object is still the one that the API server has, and its deletion is as far as it seems.
-pub(super) async fn is_current<K: Object>(client: &Client, object: &K) -> Result<bool> {
+pub(crate) async fn is_current<K: Object>(client: &Client, object: &K) -> Result<bool> {
     let (namespace, name) = key(object);
     let live = client.live::<K>(namespace, name).await?;
     Ok(live.is_some_and(|live| live.meta().uid == object.meta().uid && is_going(&live) == is_going(object)))
@@ -195,7 +195,7 @@ pub(super) async fn is_current<K: Object>(client: &Client, object: &K) -> Result
 
 /// Deletes the claims of members that are gone for good; whether some are left for later. The API server says whether
 /// they are: a claim that its member will use again holds data.
-pub(super) async fn prune(client: &Client, parent: &impl Object, wanted: i32) -> Result<bool> {
+pub(crate) async fn prune(client: &Client, parent: &impl Object, wanted: i32) -> Result<bool> {
     let surplus = cached::<PersistentVolumeClaim>(client, parent).await?;
     if !surplus.iter().any(|claim| ordinal(&**claim) >= wanted) {
         return Ok(false);
@@ -222,7 +222,7 @@ pub(super) async fn prune(client: &Client, parent: &impl Object, wanted: i32) ->
 
 /// Takes the set of a parent away, then its members, then their claims; whether nothing is left. Each step asks the API
 /// server, also whether it is this parent that is being deleted and not a former one of the same name.
-pub(super) async fn tear_down<K: Object>(client: &Client, parent: &K) -> Result<bool> {
+pub(crate) async fn tear_down<K: Object>(client: &Client, parent: &K) -> Result<bool> {
     if !is_current(client, parent).await? {
         return Err(Error::retry("what the cache shows is past"));
     }
@@ -246,13 +246,13 @@ pub(super) async fn tear_down<K: Object>(client: &Client, parent: &K) -> Result<
 const FINALIZER: &str = "example.com/cleanup";
 
 /// Whether it waits for our cleanup.
-pub(super) fn is_held<K: Object>(object: &K) -> bool {
+pub(crate) fn is_held<K: Object>(object: &K) -> bool {
     let finalizers = object.meta().finalizers.iter().flatten();
     finalizers.into_iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 /// Adds our finalizer.
-pub(super) async fn hold<K: Object>(client: &Client, object: &K) -> Result<Arc<K>> {
+pub(crate) async fn hold<K: Object>(client: &Client, object: &K) -> Result<Arc<K>> {
     let mut held = object.clone();
     let finalizers = held.meta_mut().finalizers.get_or_insert_default();
     finalizers.push(FINALIZER.to_owned());
@@ -260,7 +260,7 @@ pub(super) async fn hold<K: Object>(client: &Client, object: &K) -> Result<Arc<K
 }
 
 /// Takes our finalizer away, and with it the object.
-pub(super) async fn release<K: Object>(client: &Client, object: &K) -> Result<()> {
+pub(crate) async fn release<K: Object>(client: &Client, object: &K) -> Result<()> {
     let mut released = object.clone();
     let finalizers = released.meta_mut().finalizers.get_or_insert_default();
     finalizers.retain(|finalizer| finalizer != FINALIZER);

@@ -15,7 +15,7 @@ mod casskop_370;
 mod cockroach_918;
 mod eck_5249;
 mod generate_name;
-mod kit;
+pub(crate) mod kit;
 mod kubernetes_67662;
 mod mongodb_community_1074;
 mod nifikop_49;

@@ -1,0 +1,45 @@
+//! What a request and its answer tell: whether it writes, and whether that changed anything.
+
+use http::Request;
+use kubewright::kube::client::Body;
+use serde_json::Value;
+
+use super::super::fault::Fault;
+
+/// Code and reason with which a fault that lasts refuses.
+pub(super) fn code_of(fault: &Fault) -> (u16, &'static str) {
+    match fault {
+        Fault::Forbidden(_) => (403, "Forbidden"),
+        Fault::Timeouts(_) => (504, "Timeout"),
+        Fault::Throttled(_) => (429, "TooManyRequests"),
+        _ => (503, "ServiceUnavailable"),
+    }
+}
+
+fn revision_of(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// Whether an answer tells of a change after `before`: an object that it wrote, or one that is gone.
+pub(super) fn changed(answer: &Value, before: u64) -> bool {
+    match answer["kind"].as_str() {
+        Some("Status") => true,
+        _ => revision_of(answer) > before,
+    }
+}
+
+/// Writes of events and Leases and dry runs are no writes here: a fault at one of them is no other than none.
+pub(super) fn is_write(request: &Request<Body>) -> bool {
+    let is_dry = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.split('&').any(|part| part.starts_with("dryRun=")));
+    let is_left_out = request
+        .uri()
+        .path()
+        .split('/')
+        .any(|part| part == "events" || part == "leases");
+    let is_review = request.uri().path().ends_with("reviews");
+    request.method() != http::Method::GET && !is_dry && !is_left_out && !is_review
+}
