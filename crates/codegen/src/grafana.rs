@@ -415,6 +415,7 @@ mod tests {
             missing,
             [
                 &"kubewright_cache_bytes",
+                &"kubewright_reconcile_not_leading_total",
                 &"kubewright_workqueue_delayed",
                 &"workqueue_work_duration_seconds"
             ]

@@ -174,7 +174,7 @@ const WHAT_IS_RUN: [&str; 3] = ["role:", "playbook:", "chart:"];
 /// The lines of the entry of a kind, without comments that follow it.
 fn entry_of(lines: &[&str], resource: &Resource) -> Option<Range<usize>> {
     let starts = |line: &&str| line.starts_with("- ");
-    let mut from = lines.iter().position(|line| starts(line))?;
+    let mut from = lines.iter().position(&starts)?;
     loop {
         let length = lines[from + 1..]
             .iter()
@@ -185,7 +185,7 @@ fn entry_of(lines: &[&str], resource: &Resource) -> Option<Range<usize>> {
         if is("group", &resource.full_group()) && is("version", &resource.version) && is("kind", &resource.kind) {
             return Some(from..end);
         }
-        from = end + lines[end..].iter().position(|line| starts(line))?;
+        from = end + lines[end..].iter().position(&starts)?;
     }
 }
 

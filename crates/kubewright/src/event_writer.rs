@@ -314,7 +314,7 @@ impl Writer {
             reporting_instance: Some(cut(&instance, LONGEST_WORD)),
             reporting_controller: Some(controller),
             event_time: Some(MicroTime(record.first)),
-            series: (record.times > 1).then(|| EventSeries {
+            series: (record.times > 1).then_some(EventSeries {
                 count: record.times,
                 last_observed_time: MicroTime(record.at),
             }),

@@ -81,7 +81,8 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
                 stop: settings.pod_stop,
             };
             let nodes = Arc::new(settings.nodes.clone());
-            let stages = Arc::new(Player::new(settings.stages.clone(), settings.entropy.clone()));
+            let stages = Player::new(settings.stages.clone(), settings.entropy.clone(), node::ip);
+            let stages = Arc::new(stages);
             let (controllers, player) = (manager.controllers_handle(), stages.clone());
             let defines = settings.stage_objects;
             let manager = match processes {

@@ -51,6 +51,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "kubewright-model",
             "kubewright-objects",
             "kubewright-schema",
+            "kubewright-values",
         ],
         &[],
     ),

@@ -115,11 +115,15 @@ impl Running {
         let sends = send.clone();
         // A test that failed reads no more.
         std::thread::spawn(move || {
-            out.lines()
-                .map_while(Result::ok)
-                .for_each(|line| drop(sends.send(line)))
+            for line in out.lines().map_while(Result::ok) {
+                let _ = sends.send(line);
+            }
         });
-        std::thread::spawn(move || err.lines().map_while(Result::ok).for_each(|line| drop(send.send(line))));
+        std::thread::spawn(move || {
+            for line in err.lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
         Running { process, lines }
     }
 

@@ -265,7 +265,7 @@ async fn make(client: &Client, plural: &str, object: Value) -> DynamicObject {
                 Ok(created) => return created,
                 // The definition is served a moment after it was accepted.
                 Err(kube::Error::Api(status)) if status.code == 404 => {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -14,7 +14,7 @@ use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Req
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
-use crate::stages::{Place, Player, Turn};
+use crate::stages::{Place, Player, Progress};
 use kubewright_model::Minor;
 use kubewright_objects::meta;
 use kubewright_objects::node::{self, RENEW};
@@ -125,10 +125,10 @@ impl Keeper {
         };
         let seen = serde_json::to_value(node)?;
         Ok(
-            match self.stages.turn(ctx, &api_resource::<Node>(), &seen, &place).await? {
-                Turn::Wait(wait) => Some(wait),
-                Turn::Done => Some(Duration::ZERO),
-                Turn::Free { .. } => None,
+            match self.stages.advance(ctx, &api_resource::<Node>(), &seen, &place).await? {
+                Progress::Wait(wait) => Some(wait),
+                Progress::Done => Some(Duration::ZERO),
+                Progress::Free { .. } => None,
             },
         )
     }

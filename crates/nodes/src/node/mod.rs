@@ -49,7 +49,7 @@ pub(crate) use self::metrics::register as register_metrics;
 pub use self::rules::Behaviours;
 pub(crate) use self::running::register_classes;
 use crate::processes::{self, Processes};
-use crate::stages::{self, Player, Turn};
+use crate::stages::{self, Player, Progress};
 use kubewright_objects::bound::{self, Bound};
 use kubewright_objects::{Waiting, pods};
 use kubewright_objects::{meta, node};
@@ -321,12 +321,12 @@ impl Kubelet {
         };
         let seen = serde_json::to_value(pod)?;
         Ok(
-            match self.stages.turn(ctx, &api_resource::<Pod>(), &seen, &place).await? {
-                Turn::Wait(wait) => Some(Action::requeue_after(wait)),
-                Turn::Done => Some(Action::await_change()),
+            match self.stages.advance(ctx, &api_resource::<Pod>(), &seen, &place).await? {
+                Progress::Wait(wait) => Some(Action::requeue_after(wait)),
+                Progress::Done => Some(Action::await_change()),
                 // A pod of which a stage has said the status is the stages' from then on; but one that is deleted ends as others
                 // do, unless a stage plays that, too.
-                Turn::Free { staged } => (staged && !meta::is_deleting(&pod.metadata)).then(Action::await_change),
+                Progress::Free { staged } => (staged && !meta::is_deleting(&pod.metadata)).then(Action::await_change),
             },
         )
     }

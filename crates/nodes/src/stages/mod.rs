@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub(crate) use self::objects::follow;
-pub(crate) use self::player::{Place, Player, Turn};
+pub(crate) use self::player::{Place, Player, Progress};
 use self::stage::Stage;
 use self::template::Surroundings;
 

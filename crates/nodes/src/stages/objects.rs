@@ -18,7 +18,7 @@ use kubewright::{
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::player::{Place, Player, Turn};
+use super::player::{Place, Player, Progress};
 use super::stage::Stage;
 
 /// The name of the definition of stages.
@@ -272,12 +272,12 @@ impl Reconciler for Others {
         seen["kind"] = self.resource.kind.clone().into();
         let place = Place {
             node: None,
-            node_ip: &crate::node::ip,
+            node_ip: &self.player.node_ip,
             pod_ip: &String::new,
         };
-        match self.player.turn(&ctx, &self.resource, &seen, &place).await? {
-            Turn::Wait(wait) => Ok(Action::requeue_after(wait)),
-            Turn::Free { .. } | Turn::Done => Ok(Action::await_change()),
+        match self.player.advance(&ctx, &self.resource, &seen, &place).await? {
+            Progress::Wait(wait) => Ok(Action::requeue_after(wait)),
+            Progress::Free { .. } | Progress::Done => Ok(Action::await_change()),
         }
     }
 

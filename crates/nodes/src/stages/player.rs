@@ -32,7 +32,9 @@ pub(crate) struct Player {
     state: Mutex<State>,
     memory: Mutex<BTreeMap<(String, Request), Played>>,
     entropy: Entropy,
-    /// The version of the program's start, for templates.
+    /// The address of a node by its name, where nothing else is known of it.
+    pub(super) node_ip: fn(&str) -> String,
+    /// When the first stage played, for templates.
     started: OnceLock<Timestamp>,
 }
 
@@ -71,7 +73,7 @@ struct Plan {
 }
 
 /// What stages do with an object now.
-pub(crate) enum Turn {
+pub(crate) enum Progress {
     /// None fits.
     Free {
         /// Whether one has played for it before.
@@ -97,12 +99,13 @@ fn version(object: &Value) -> u64 {
 }
 
 impl Player {
-    pub(crate) fn new(stages: Stages, entropy: Entropy) -> Player {
+    pub(crate) fn new(stages: Stages, entropy: Entropy, node_ip: fn(&str) -> String) -> Player {
         Player {
             of_files: stages.0,
             state: Mutex::default(),
             memory: Mutex::default(),
             entropy,
+            node_ip,
             started: OnceLock::new(),
         }
     }
@@ -217,24 +220,24 @@ impl Player {
     ///
     /// # Errors
     /// When the server refuses a step; it is tried again.
-    pub(crate) async fn turn(
+    pub(crate) async fn advance(
         &self,
         ctx: &Context,
         resource: &ApiResource,
         object: &Value,
         place: &Place<'_>,
-    ) -> Result<Turn> {
+    ) -> Result<Progress> {
         let (stages, generation) = self.of(&resource.api_version, &resource.kind);
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         let kind = &resource.kind;
         if stages.is_empty() && self.state().generation == 0 {
-            return Ok(Turn::Free { staged: false });
+            return Ok(Progress::Free { staged: false });
         }
         let is_known = self.with(kind, ctx.request(), uid, |played| {
             played.done == (version(object), generation) || version(object) < played.written
         });
         if is_known {
-            return Ok(Turn::Done);
+            return Ok(Progress::Done);
         }
         let fitting: Vec<Arc<Stage>> = stages.into_iter().filter(|stage| stage.fits(object)).collect();
         let among: Vec<_> = fitting
@@ -270,11 +273,11 @@ impl Player {
         });
         let Some((stage, due, step)) = planned else {
             let staged = self.with(kind, ctx.request(), uid, |played| played.staged);
-            return Ok(Turn::Free { staged });
+            return Ok(Progress::Free { staged });
         };
         let wait = due.saturating_duration_since(now);
         if !wait.is_zero() {
-            return Ok(Turn::Wait(wait));
+            return Ok(Progress::Wait(wait));
         }
         let play = Play {
             ctx,
@@ -308,7 +311,7 @@ impl Player {
                 }
             }
         });
-        done.map(|()| Turn::Done)
+        done.map(|()| Progress::Done)
     }
 }
 

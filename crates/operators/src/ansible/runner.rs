@@ -235,6 +235,15 @@ pub fn mark_latest(folder: &Path, job: &str) -> io::Result<()> {
     std::os::unix::fs::symlink(run, link)
 }
 
+/// That the runner is not installed, and what to do.
+pub(super) fn no_program(program: &Path) -> String {
+    format!(
+        "there is no program {}; install ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or \
+         VIRTUAL_ENV leads",
+        program.display()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,13 +297,4 @@ mod tests {
         let output = "ok: [localhost] => {\"data\": \"c2VjcmV0\"}\n\n[ERROR]: no role\n";
         assert_eq!(without_results(output), "[ERROR]: no role");
     }
-}
-
-/// That the runner is not installed, and what to do.
-pub(super) fn no_program(program: &Path) -> String {
-    format!(
-        "there is no program {}; install ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or \
-         VIRTUAL_ENV leads",
-        program.display()
-    )
 }

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use kubewright::Outcome;
+
 use crate::intercept::Call;
 
 /// Everything that happened in one run.
@@ -285,5 +287,18 @@ impl Log {
             .enumerate()
             .filter(move |(at, _)| !is_dull(*at))
             .map(|(_, entry)| entry)
+    }
+}
+
+/// The end of a reconcile in words.
+pub(super) fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::RequeueAfter(after) => format!("done, again after {after:?}"),
+        Outcome::Conflict { error, after } => format!("conflict, again after {after:?}: {error}"),
+        Outcome::Retry { error, after, .. } => format!("failed, again after {after:?}: {error}"),
+        Outcome::Terminal { error } => format!("failed for good: {error}"),
+        Outcome::NotLeading { error } => format!("not leading: {error}"),
+        other => format!("{other:?}"),
     }
 }

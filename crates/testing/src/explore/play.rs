@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::children::{children, identities};
 use super::fault::Fault;
 use super::invariants::{Invariant, broken};
-use super::log::{Entry, Log, Made, Named};
+use super::log::{Entry, Log, Made, Named, told};
 use super::place::{Place, collected, idle, is_idle, written};
 use super::seam::{Ask, Pace, Seam};
 use super::snapshot::{Reader, Snapshot};
@@ -481,7 +481,7 @@ impl Player {
             _ => {}
         };
         let mut operator = (self.operator)().observe(Arc::new(observer));
-        if matches!(self.seam.fault, Some(Fault::Paused(_))) && Rights::may_elect_in_package()? {
+        if self.seam.faults().iter().any(|fault| matches!(fault, Fault::Paused(_))) && Rights::may_elect_in_package()? {
             // Two processes at once are what a deployment has leader election for.
             let mut election = LeaderElection::new("explore").identity(format!("process-{process}"));
             if let Some((namespace, _)) = Rights::account_of_package(operator.name()) {
@@ -593,16 +593,4 @@ pub(super) fn replaced(before: BTreeMap<Named, String>, now: &BTreeMap<Named, St
     let mut before = before.into_iter();
     let replaced = before.find(|(named, uid)| now.get(named).is_some_and(|now| now != uid));
     replaced.map(|(named, _)| named)
-}
-
-fn told(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Done => "done".to_owned(),
-        Outcome::RequeueAfter(after) => format!("done, again after {after:?}"),
-        Outcome::Conflict { error, after } => format!("conflict, again after {after:?}: {error}"),
-        Outcome::Retry { error, after, .. } => format!("failed, again after {after:?}: {error}"),
-        Outcome::Terminal { error } => format!("failed for good: {error}"),
-        Outcome::NotLeading { error } => format!("not leading: {error}"),
-        other => format!("{other:?}"),
-    }
 }

@@ -226,7 +226,7 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
         let mut seen: Vec<Value> = Vec::new();
         items(&a[0])?.iter().for_each(|item| {
             if !seen.contains(item) {
-                seen.push(item.clone())
+                seen.push(item.clone());
             }
         });
         Ok(seen.into())

@@ -377,7 +377,7 @@ impl Parser {
                 self.loops -= is_loop;
                 let otherwise = match self.otherwise(end, line, &keyword)? {
                     None => Vec::new(),
-                    Some(rest) if rest.is_empty() => self.to_end(line, &keyword)?,
+                    Some(rest) if rest.is_empty() => self.rest_of(line, &keyword)?,
                     Some(rest) if keyword == "with" && first_word(&rest) == "with" => {
                         self.node(rest, line)?.into_iter().collect()
                     }
@@ -427,7 +427,7 @@ impl Parser {
             branches.push((pipe, body));
             let otherwise = match self.otherwise(end, line, "if")? {
                 None => Vec::new(),
-                Some(rest) if rest.is_empty() => self.to_end(line, "if")?,
+                Some(rest) if rest.is_empty() => self.rest_of(line, "if")?,
                 Some(rest) if first_word(&rest) == "if" => {
                     condition = rest[1..].to_vec();
                     continue;
@@ -456,7 +456,7 @@ impl Parser {
         }
     }
 
-    fn to_end(&mut self, line: usize, of: &str) -> Result<Vec<Node>, String> {
+    fn rest_of(&mut self, line: usize, of: &str) -> Result<Vec<Node>, String> {
         let (nodes, end) = self.nodes()?;
         match self.otherwise(end, line, of)? {
             None => Ok(nodes),
