@@ -12,11 +12,11 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::client::HOME_CLUSTER;
 use crate::controller::{Controller, Relation};
 use crate::crd::{self, Problem};
 use crate::error::Result;
 use crate::operator::Operator;
+use crate::request::HOME_CLUSTER;
 use crate::rule::Rule;
 use crate::webhook::{ConversionDescription, Description, Kind};
 

@@ -165,7 +165,7 @@ pub use cache::{
     CONTROLLER_UID, Cache, Change, ChangeKind, HandlerId, Health, Informer, SYNC_TIMEOUT, Scope, Store, Unreadable,
 };
 pub use cause::{Cause, CauseKind, MAX_CAUSES};
-pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, HOME_CLUSTER, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
+pub use client::{ApiScope, Client, FIRST_READ_DEADLINE, READ_DEADLINE, REQUEST_DEADLINE, View, connect};
 pub use clock::{Clock, Entropy, SystemClock};
 pub use context::Context;
 pub use controller::waker::{Waker, WakerFull, Woken};
@@ -184,7 +184,7 @@ pub use object::{AnyObject, Given, Object, ObjectRef, api_resource, is_cluster_s
 pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};
 pub use operator::Operator;
 pub use queue::{WorkItem, WorkQueue};
-pub use request::Request;
+pub use request::{HOME_CLUSTER, Request};
 pub use rule::Rule;
 pub use run::{run, run_with};
 pub use runnable::Runnable;

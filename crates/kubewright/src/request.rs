@@ -10,8 +10,10 @@ use kube::Resource;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::client::HOME_CLUSTER;
 use crate::object::Given;
+
+/// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
+pub const HOME_CLUSTER: &str = "";
 
 /// Which object to reconcile (multicluster-runtime's `reconcile.Request`, client-go's `NamespacedName`). Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

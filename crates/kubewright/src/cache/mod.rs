@@ -76,11 +76,9 @@ use crate::form::packed::Budget;
 use crate::metrics::Metrics;
 use crate::object::{AnyObject, Object};
 use crate::observe::Observers;
+use crate::request::HOME_CLUSTER;
 use crate::stop::Stop;
 use crate::watch as watch_channel;
-
-/// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
-pub const HOME_CLUSTER: &str = "";
 
 /// All informers of a program. Cheap to clone. Informers start when they are asked for, inside a tokio runtime.
 #[derive(Clone)]

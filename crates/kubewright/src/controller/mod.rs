@@ -36,13 +36,12 @@ use kubewright_engine::rate::RateLimiter;
 
 use crate::action::Action;
 use crate::cache::{Scope, SharedInformer};
-use crate::client::HOME_CLUSTER;
 use crate::context::Context;
 use crate::error::Result;
 use crate::form::{Event, Form, typed};
 use crate::object::{AnyObject, Object};
 use crate::rate::Guarded;
-use crate::request::Request;
+use crate::request::{HOME_CLUSTER, Request};
 use crate::rule::Rule;
 use crate::webhook::Kind;
 

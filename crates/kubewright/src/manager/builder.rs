@@ -7,13 +7,14 @@ use super::clusters::Common;
 use super::options::Options;
 use super::{Controllers, Manager};
 use crate::cache::collector;
-use crate::client::{Client, HOME_CLUSTER};
+use crate::client::Client;
 use crate::controller::{Controller, EVERY_CLUSTER};
 use crate::error::{Error, Result};
 use crate::metrics::MetricsServer;
 use crate::observe::Observers;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
+use crate::request::HOME_CLUSTER;
 use crate::watch;
 use crate::webhook::WebhookHandlers;
 

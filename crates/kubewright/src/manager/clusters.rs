@@ -12,13 +12,14 @@ use tokio::task::JoinHandle;
 
 use super::stages::Group;
 use crate::cache::{Cache, StoreOptions, collector};
-use crate::client::{Client, HOME_CLUSTER};
+use crate::client::Client;
 use crate::clock::Env;
 use crate::controller::EVERY_CLUSTER;
 use crate::error::{Error, Result};
 use crate::events::EventRecorder;
 use crate::metrics::Metrics;
 use crate::observe::Observers;
+use crate::request::HOME_CLUSTER;
 use crate::stop::Stop;
 
 /// The parts that the clients of all clusters of a manager share.
