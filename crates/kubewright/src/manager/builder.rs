@@ -10,7 +10,7 @@ use crate::cache::collector;
 use crate::client::Client;
 use crate::controller::{Controller, EVERY_CLUSTER};
 use crate::error::{Error, Result};
-use crate::metrics::MetricsServer;
+use crate::metrics_server::MetricsServer;
 use crate::observe::Observers;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;

@@ -19,7 +19,7 @@ use crate::controller::WorkerOptions;
 use crate::election::Elector;
 use crate::error::{Error, Result};
 use crate::health::{self, Checks};
-use crate::metrics::MetricsServer;
+use crate::metrics_server::MetricsServer;
 #[cfg(feature = "profiling")]
 use crate::profiles::ProfileServer;
 use crate::sharding::{Sharder, Shards};

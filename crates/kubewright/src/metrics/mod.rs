@@ -12,10 +12,8 @@
 //! - `server.rs`: the endpoint,
 //! - `access.rs`: who may read it.
 
-mod access;
 mod controllers;
 mod process;
-mod server;
 mod shards;
 
 use std::fmt;
@@ -29,7 +27,6 @@ use prometheus_client::registry::Registry;
 
 use self::controllers::Queues;
 pub(crate) use self::controllers::{ControllerMetrics, Result as ReconcileResult};
-pub use self::server::MetricsServer;
 
 /// Labels with their values.
 type Labels<const N: usize> = [(&'static str, String); N];

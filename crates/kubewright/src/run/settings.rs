@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::flags::Flags;
 use super::logging::{Encoder, Level, Logging, Time};
-use crate::metrics::MetricsServer;
+use crate::metrics_server::MetricsServer;
 
 /// The variables that count.
 #[derive(Debug, Clone, Default)]

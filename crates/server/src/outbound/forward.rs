@@ -107,11 +107,14 @@ impl Shared {
             answer.extensions_mut().insert(Tunnel::new(upgraded));
         }
         Ok(answer.map(|body| -> Pieces {
-            let pieces = body.into_data_stream().map(|piece| {
-                piece.map_err(|error| {
-                    tracing::debug!(%error, "an answer of an API server broke off");
-                    Cut
-                })
+            let pieces = body.into_data_stream().then(|piece| async move {
+                let Err(error) = &piece else {
+                    return piece.map_err(|_| Cut);
+                };
+                tracing::debug!(%error, "an answer of an API server broke off");
+                // What came before it reaches the client first: a connection that fails is not written to any more.
+                tokio::task::yield_now().await;
+                Err(Cut)
             });
             Box::pin(pieces)
         }))

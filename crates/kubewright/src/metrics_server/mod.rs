@@ -4,6 +4,8 @@
 //! files, which are read again when they change, or is made at the start, signed by itself: a scraper that verifies
 //! needs the former.
 
+mod access;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,11 +19,11 @@ use rustls::server::ResolvesServerCert;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::TlsAcceptor;
 
-use super::Metrics;
-use super::access::Access;
+use self::access::Access;
 use crate::certificate::{self, Files};
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::metrics::Metrics;
 use crate::net::{self, Answer};
 use crate::stop::Stop;
 
