@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::pin::pin;
 
-use crate::common::scenes::{check_on, create, until};
+use crate::common::scenes::{self, check_on, create, until};
 use crate::common::soon;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
@@ -47,23 +47,9 @@ fn restarts(pod: Option<&Pod>) -> i32 {
 
 /// Waits until all these reasons have been said of a pod.
 async fn said(client: &Client, name: &str, reasons: &[&str]) {
-    let events: Api<Event> = Api::default_namespaced(client.clone());
-    let wanted: BTreeSet<&str> = reasons.iter().copied().collect();
-    let looking = async {
-        loop {
-            let all = events.list(&Default::default()).await.expect("events are listed");
-            let about = all
-                .items
-                .iter()
-                .filter(|event| event.involved_object.name.as_deref() == Some(name));
-            let found: BTreeSet<&str> = about.filter_map(|event| event.reason.as_deref()).collect();
-            if wanted.is_subset(&found) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(&format!("the events of {name}"), looking).await;
+    for reason in reasons {
+        scenes::said(client, name, reason).await;
+    }
 }
 
 /// Three nodes in two zones; and one that a user adds, which lives as well, while a Node that is not simulated is left

@@ -1,13 +1,13 @@
 //! Stages in kwok's vocabulary, through the API: of pods, nodes and other kinds, in a file and as objects.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
 use kubewright_cluster::{Cluster, Stages};
 use serde_json::{Value, json};
 
-use crate::common::scenes::{check_on, create, until};
+use crate::common::scenes::{check_on, create, said, until};
 use crate::common::soon;
 
 /// A stage of a kind: `fields` are lines of its spec.
@@ -115,24 +115,6 @@ fn has(pod: Option<&Pod>, phase: &str) -> bool {
     pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref()) == Some(phase)
 }
 
-/// Waits for an event with a reason about an object.
-async fn said(client: &Client, namespace: &str, name: &str, reason: &str) -> String {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    soon(reason, async {
-        loop {
-            let all = events.list(&Default::default()).await.expect("events are listed");
-            let mut about = all.items.into_iter().filter(|event| {
-                event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
-            });
-            if let Some(event) = about.next() {
-                return event.message.unwrap_or_default();
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    })
-    .await
-}
-
 #[tokio::test]
 async fn a_pod_goes_through_its_stages() {
     check_on(Cluster::builder().stages(stages(&slow_pod())), async |client| {
@@ -150,10 +132,10 @@ async fn a_pod_goes_through_its_stages() {
         assert_eq!(shown, [("a", true, 1), ("b", true, 1)]);
         let held = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.metadata.finalizers.is_some());
         until(&pods, "p", held).await;
-        said(&client, "default", "p", "Created").await;
+        said(&client, "p", "Created").await;
         pods.delete("p", &DeleteParams::default()).await.expect("it is deleted");
         until(&pods, "p", |pod| pod.is_none()).await;
-        said(&client, "default", "p", "Cleaned").await;
+        said(&client, "p", "Cleaned").await;
         // A pod that no stage fits lives as others do.
         create(&pods, pod("q", "other")).await;
         until(&pods, "q", |pod| has(pod, "Running")).await;
@@ -171,7 +153,7 @@ async fn a_template_that_cannot_be_run_is_told_on_the_object() {
     check_on(Cluster::builder().stages(stages(&[broken])), async |client| {
         let pods: Api<Pod> = Api::default_namespaced(client.clone());
         create(&pods, pod("p", "slow")).await;
-        let why = said(&client, "default", "p", "StageFailed").await;
+        let why = said(&client, "p", "StageFailed").await;
         assert!(
             why.contains("stage broken: ") && why.contains("index out of range: 9"),
             "{why}"
@@ -239,25 +221,18 @@ immediateNextStage: false
     .await;
 }
 
-fn dynamic(client: &Client, api_version: &str, kind: &str, plural: &str) -> (Api<DynamicObject>, ApiResource) {
+fn dynamic(client: &Client, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
-    let api = match kind {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural);
+    match kind {
         "Stage" => Api::all_with(client.clone(), &resource),
         _ => Api::default_namespaced_with(client.clone(), &resource),
-    };
-    (api, resource)
+    }
 }
 
 async fn make(client: &Client, plural: &str, object: Value) -> DynamicObject {
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-    let (api, _) = dynamic(client, &text("apiVersion"), &text("kind"), plural);
+    let api = dynamic(client, &text("apiVersion"), &text("kind"), plural);
     let object: DynamicObject = serde_json::from_value(object).expect("an object");
     soon("it is created", async {
         loop {
@@ -331,7 +306,7 @@ steps:
             json!({"apiVersion": "example.com/v1", "kind": "Lamp", "metadata": {"name": "l"}, "spec": {"size": 3}}),
         )
         .await;
-        let (api, _) = dynamic(&client, "example.com/v1", "Lamp", "lamps");
+        let api = dynamic(&client, "example.com/v1", "Lamp", "lamps");
         let lit = until_dynamic(&api, "l", |lamp| lamp.data["spec"]["seen"] == true).await;
         assert_eq!(lit.data["status"], json!({"lit": true, "watts": 6}));
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -356,13 +331,13 @@ async fn stages_are_objects() {
         );
         let wrong = fails.replace("name: fails", "name: wrong").replace("In, values: [Running]", "In");
         make(&client, "stages", object(&wrong)).await;
-        let why = said(&client, "default", "wrong", "Invalid").await;
+        let why = said(&client, "wrong", "Invalid").await;
         assert!(why.contains("stage \"wrong\": ") && why.contains("need values"), "{why}");
         make(&client, "stages", object(&fails)).await;
         until(&pods, "before", |pod| has(pod, "Failed")).await;
         create(&pods, pod("meanwhile", "slow")).await;
         until(&pods, "meanwhile", |pod| has(pod, "Failed")).await;
-        let (api, _) = dynamic(&client, "kwok.x-k8s.io/v1alpha1", "Stage", "stages");
+        let api = dynamic(&client, "kwok.x-k8s.io/v1alpha1", "Stage", "stages");
         api.delete("fails", &DeleteParams::default()).await.expect("it is deleted");
         // The deletion is heard of a moment later.
         for number in 0.. {

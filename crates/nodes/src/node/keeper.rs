@@ -86,15 +86,16 @@ impl Keeper {
 
     /// Posts the status, and removes the taint of new nodes: without a node lifecycle controller no other code does.
     async fn post(&self, node: &Arc<Node>, ctx: &Context) -> Result<()> {
-        let status = self.nodes.status(node, self.minor, ctx.now());
-        let mut status = status.or_else(|| node.status.clone()).unwrap_or_default();
-        if self.stages.is_for("v1", "Node") {
+        let mut status = self.nodes.status(node, self.minor, ctx.now());
+        let phase = node.status.as_ref().and_then(|status| status.phase.as_deref());
+        if phase != Some("Running") && self.stages.is_for("v1", "Node") {
             // As kwok's nodes say it; its stages ask for it.
-            status.phase = Some("Running".to_owned());
+            let said = status.get_or_insert_with(|| node.status.clone().unwrap_or_default());
+            said.phase = Some("Running".to_owned());
         }
-        if node.status.as_ref() == Some(&status) {
+        let Some(status) = status else {
             return Ok(());
-        }
+        };
         let mut next = (**node).clone();
         next.status = Some(status);
         let mut posted = (*ctx.client().update_status(&next).await?).clone();

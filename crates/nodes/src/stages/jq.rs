@@ -11,7 +11,7 @@ use jaq_json::{Val, read};
 use kubewright_values::stack::with_room;
 use serde_json::Value;
 
-/// More results than this are nobody's wish: the rest is not asked for.
+/// No stage needs more results than this: the rest is not asked for.
 const MOST: usize = 10_000;
 
 /// What reaches beyond the object: the end of the process, its environment and its output.

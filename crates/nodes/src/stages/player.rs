@@ -149,7 +149,9 @@ impl Player {
 
     /// Whether any stage is of this kind.
     pub(crate) fn is_for(&self, api_version: &str, kind: &str) -> bool {
-        !self.of(api_version, kind).0.is_empty()
+        let state = self.state();
+        let mut all = self.of_files.iter().chain(state.of_objects.values());
+        all.any(|stage| stage.is_of(api_version, kind))
     }
 
     /// The stages of a kind, and the generation of all. A stage that is an object takes the place of a file's of the same
@@ -230,9 +232,6 @@ impl Player {
         let (stages, generation) = self.of(&resource.api_version, &resource.kind);
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         let kind = &resource.kind;
-        if stages.is_empty() && self.state().generation == 0 {
-            return Ok(Progress::Free { staged: false });
-        }
         let is_known = self.with(kind, ctx.request(), uid, |played| {
             played.done == (version(object), generation) || version(object) < played.written
         });

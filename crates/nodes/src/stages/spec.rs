@@ -136,7 +136,7 @@ pub(super) struct Next {
     pub(super) status_patch_as: Option<Impersonation>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct StageStep {
     pub(super) event: Option<Event>,

@@ -197,24 +197,17 @@ impl Stage {
 
 /// The steps of `next`, in kwok's order.
 fn of_next(next: spec::Next) -> Vec<spec::StageStep> {
-    let none = || spec::StageStep {
-        event: None,
-        finalizers: None,
-        delete: false,
-        patch: None,
-        apply: None,
-    };
     let mut steps = Vec::new();
     if next.event.is_some() {
         steps.push(spec::StageStep {
             event: next.event,
-            ..none()
+            ..spec::StageStep::default()
         });
     }
     if next.finalizers.is_some() {
         steps.push(spec::StageStep {
             finalizers: next.finalizers,
-            ..none()
+            ..spec::StageStep::default()
         });
     }
     let of_status = |template| spec::Patch {
@@ -235,10 +228,13 @@ fn of_next(next: spec::Next) -> Vec<spec::StageStep> {
     };
     steps.extend(patches.into_iter().map(|patch| spec::StageStep {
         patch: Some(patch),
-        ..none()
+        ..spec::StageStep::default()
     }));
     if next.delete {
-        steps.push(spec::StageStep { delete: true, ..none() });
+        steps.push(spec::StageStep {
+            delete: true,
+            ..spec::StageStep::default()
+        });
     }
     steps
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::Event;
 use kube::api::PostParams;
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
@@ -43,4 +44,22 @@ where
     soon(&format!("{} {name}", K::kind(&())), waiting)
         .await
         .expect("it can be watched")
+}
+
+/// Waits for an event with this reason about an object of this name, and returns its message.
+pub(crate) async fn said(client: &Client, name: &str, reason: &str) -> String {
+    let events: Api<Event> = Api::default_namespaced(client.clone());
+    let looking = async {
+        loop {
+            let all = events.list(&Default::default()).await.expect("events are listed");
+            let said = all.items.into_iter().find(|event| {
+                event.involved_object.name.as_deref() == Some(name) && event.reason.as_deref() == Some(reason)
+            });
+            match said {
+                Some(event) => return event.message.unwrap_or_default(),
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    soon(&format!("the event {reason} of {name}"), looking).await
 }

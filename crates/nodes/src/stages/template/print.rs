@@ -1,5 +1,8 @@
 //! Values as text: how Go prints them, and `printf`.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use serde_json::{Number, Value};
 
 /// A value as an action writes it.
@@ -45,25 +48,9 @@ pub(super) fn printf(format: &str, arguments: &[Value]) -> String {
         while let Some(flag) = letters.next_if(|next| "-+# 0".contains(*next)) {
             flags.push(flag);
         }
-        let mut digits = || {
-            let mut number = String::new();
-            while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-                number.push(digit);
-            }
-            number
-        };
-        // More than a page of padding is nobody's wish.
-        let width = digits().parse::<usize>().unwrap_or(0).min(1 << 12);
-        let precision = match letters.next_if_eq(&'.') {
-            Some(_) => {
-                let mut number = String::new();
-                while let Some(digit) = letters.next_if(char::is_ascii_digit) {
-                    number.push(digit);
-                }
-                Some(number.parse::<usize>().unwrap_or(0).min(1 << 8))
-            }
-            None => None,
-        };
+        // More than a page of padding is never meant.
+        let width = digits(&mut letters).min(1 << 12);
+        let precision = letters.next_if_eq(&'.').map(|_| digits(&mut letters).min(1 << 8));
         let Some(verb) = letters.next() else {
             text.push_str("%!(NOVERB)");
             break;
@@ -97,6 +84,15 @@ pub(super) fn printf(format: &str, arguments: &[Value]) -> String {
         text.push_str(&format!("%!(EXTRA {})", rest.join(", ")));
     }
     text
+}
+
+/// The number that stands next; 0 where there is none.
+fn digits(letters: &mut Peekable<Chars<'_>>) -> usize {
+    let mut number = String::new();
+    while let Some(digit) = letters.next_if(char::is_ascii_digit) {
+        number.push(digit);
+    }
+    number.parse().unwrap_or(0)
 }
 
 fn verb_of(verb: char, value: &Value, flags: &str, precision: Option<usize>) -> String {
