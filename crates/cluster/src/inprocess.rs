@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kubewright::kube;
 use kubewright_apiserver::UserInfo;
-use kubewright_nodes::Processes;
+use kubewright_nodes::{Behaviours, Processes};
 use kubewright_server::{Front, Peer, ResponseBody};
 
 use crate::error::Error;
@@ -23,10 +23,11 @@ pub(crate) fn client(front: Front, user: UserInfo) -> kube::Client {
 
 /// The streams for clients of `front`. It holds the server as it is now: a client that it makes is connected with
 /// nothing.
-pub(crate) fn streams(front: &Front, processes: Option<Processes>) -> Streams {
+pub(crate) fn streams(front: &Front, processes: Option<Processes>, behaviours: Behaviours) -> Streams {
     let behind = front.clone();
     Streams {
         processes,
+        behaviours,
         client: Arc::new(move || client(behind.clone(), UserInfo::admin())),
         stop: front.stop.clone(),
     }

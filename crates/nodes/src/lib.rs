@@ -37,7 +37,7 @@ use kubewright_model::Minor;
 use stages::Player;
 
 pub use meter::meter;
-pub use node::{Behaviours, Nodes};
+pub use node::{Behaviours, Nodes, command_result};
 pub use processes::{
     Attached, ExecProcess, Images, Input, Line, LogReader, ProcessRuntime, Processes, ShimControl, Terminal, Usage,
     called,

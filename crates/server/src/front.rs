@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use kubewright_apiserver::audit::{AUDIT_ID, PeerAddress};
 use kubewright_apiserver::authentication::Identity;
@@ -100,12 +101,12 @@ pub trait Connector: Send + Sync {
     ///
     /// # Errors
     /// `refusal`, which says that this is not served, where nothing runs or the client speaks none of the protocols.
-    fn connect(
-        &self,
+    fn connect<'a>(
+        &'a self,
         connect: Connect,
-        head: &http::request::Parts,
+        head: &'a http::request::Parts,
         refusal: Response<Body>,
-    ) -> Result<Response<ResponseBody>, Box<Response<Body>>>;
+    ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>>;
 }
 
 /// Adds to the answer of a request what only its surroundings know, such as a warning.
@@ -238,7 +239,7 @@ impl Front {
             let Some(connector) = &self.connector else {
                 return self.respond(response);
             };
-            let connected = connector.connect(connect, &asked.head, response);
+            let connected = connector.connect(connect, &asked.head, response).await;
             return connected.unwrap_or_else(|refusal| self.respond(*refusal));
         }
         if let Some(tunnel) = response.extensions_mut().remove::<Tunnel>() {

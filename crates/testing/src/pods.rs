@@ -16,8 +16,10 @@ use crate::error::{Error, Result};
 
 const PREFIX: &str = "kubewright.dev/";
 /// All that this file writes.
-const WORDS: [&str; 6] = [
+const WORDS: [&str; 8] = [
     "crashes",
+    "exec-code",
+    "exec-output",
     "exit-code",
     "exit-reason",
     "never-ready",
@@ -95,6 +97,17 @@ impl Pods {
     /// As [`crash`](Pods::crash).
     pub async fn slow(&self, time: Duration) -> Result<()> {
         self.say(&[("ready-seconds", time.as_secs_f64().to_string())]).await
+    }
+
+    /// A command that a client runs in a container (`kubectl exec`, `Api::exec`) prints this and exits with this code;
+    /// nothing is run. Otherwise the cluster refuses such commands, because no container runs. What is printed is the
+    /// same for all commands.
+    ///
+    /// # Errors
+    /// As [`crash`](Pods::crash).
+    pub async fn answer_commands(&self, output: &str, code: i32) -> Result<()> {
+        self.say(&[("exec-output", output.to_owned()), ("exec-code", code.to_string())])
+            .await
     }
 
     /// Takes the behaviour back.

@@ -422,7 +422,11 @@ impl ClusterBuilder {
         };
         let mut front = Front::new(api, stop, self.limits.body, workers);
         front.annotate = (!names.is_empty()).then_some(absent::warn);
-        front.connector = Some(Arc::new(inprocess::streams(&front, processes.clone())));
+        front.connector = Some(Arc::new(inprocess::streams(
+            &front,
+            processes.clone(),
+            behaviours.clone(),
+        )));
         let client = inprocess::client(front.clone(), UserInfo::admin());
         let (controllers_stop, stopped) = Stop::pair();
         let controllers = control::start(

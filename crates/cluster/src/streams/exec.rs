@@ -38,6 +38,22 @@ pub(super) async fn run(processes: Processes, target: Target, command: Vec<Strin
     }
 }
 
+/// Answers for a command that does not run: nothing reads the client's input.
+pub(super) async fn say(output: String, code: i32, streams: Streams, remote: Remote) {
+    // As long as this is here the client may go on to speak.
+    let Remote { said: _said, to } = remote;
+    let output = Bytes::from(output);
+    let pieces = (0..output.len()).step_by(PIECE).filter(|_| streams.stdout);
+    for at in pieces {
+        let piece = output.slice(at..output.len().min(at + PIECE));
+        if to.send((STDOUT, piece)).await.is_err() {
+            return;
+        }
+    }
+    // A client that has gone is told nothing.
+    let _ = to.send((STATUS, wire::ended(code))).await;
+}
+
 async fn connect(beside: ExecProcess, streams: Streams, remote: Remote) {
     let ExecProcess {
         input,

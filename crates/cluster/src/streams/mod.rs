@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Response, Version, header};
 use kubewright::k8s_openapi::api::core::v1::Pod;
@@ -22,7 +23,7 @@ use kubewright::kube::api::WatchParams;
 use kubewright::kube::core::WatchEvent;
 use kubewright::kube::{self, Api};
 use kubewright_apiserver::{Body, Connect, LogOptions, Wants};
-use kubewright_nodes::{Line, LogReader, Processes};
+use kubewright_nodes::{Behaviours, Line, LogReader, Processes};
 use kubewright_server::streams::{self, PIECES, Pod as Forwarded};
 use kubewright_server::{Connector, ResponseBody};
 use serde_json::Value;
@@ -36,36 +37,40 @@ use self::filter::{Filter, tail};
 pub(crate) struct Streams {
     /// The pods that run as processes.
     pub(crate) processes: Option<Processes>,
-    /// Makes a client of the API server, which watches pods.
+    /// How simulated pods behave.
+    pub(crate) behaviours: Behaviours,
+    /// Makes a client of the API server, which watches pods and reads what is around them.
     pub(crate) client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     /// Ends all streams.
     pub(crate) stop: CancellationToken,
 }
 
 impl Connector for Streams {
-    fn connect(
-        &self,
+    fn connect<'a>(
+        &'a self,
         connect: Connect,
-        head: &Parts,
+        head: &'a Parts,
         refusal: Response<Body>,
-    ) -> Result<Response<ResponseBody>, Box<Response<Body>>> {
-        let answer = match connect.wants {
-            Wants::Log(ref options) => {
-                let options = options.clone();
-                Some(self.log(connect, options))
-            }
-            // Nothing else has connections that become others.
-            _ if head.version != Version::HTTP_11 => None,
-            Wants::Exec { ref command, streams } => self.exec(&connect, head, command.clone(), streams),
-            Wants::Attach(streams) => self.attach(&connect, head, streams),
-            Wants::PortForward { ref ports } => self.forward(&connect, head, ports),
-        };
-        answer.ok_or_else(|| Box::new(refusal))
+    ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>> {
+        Box::pin(async move {
+            let answer = match connect.wants {
+                Wants::Log(ref options) => {
+                    let options = options.clone();
+                    Some(self.log(connect, options))
+                }
+                // Nothing else has connections that become others.
+                _ if head.version != Version::HTTP_11 => None,
+                Wants::Exec { ref command, streams } => self.exec(&connect, head, command.clone(), streams).await,
+                Wants::Attach(streams) => self.attach(&connect, head, streams),
+                Wants::PortForward { ref ports } => self.forward(&connect, head, ports),
+            };
+            answer.ok_or_else(|| Box::new(refusal))
+        })
     }
 }
 
 impl Streams {
-    fn exec(
+    async fn exec(
         &self,
         connect: &Connect,
         head: &Parts,
@@ -77,12 +82,29 @@ impl Streams {
             container: connect.container.clone(),
             streams: wanted,
         };
-        let processes = self.processes.clone()?;
-        if !processes.is_running(&target.uid, &target.container) {
-            return None;
-        }
+        let processes = self.processes.clone();
+        let Some(processes) = processes.filter(|processes| processes.is_running(&target.uid, &target.container)) else {
+            let (output, code) = self.simulated_command(connect).await?;
+            let say = move |remote| exec::say(output, code, wanted, remote);
+            return streams::remote(head, wanted, &self.stop, say);
+        };
         let run = move |remote| exec::run(processes, target, command, remote);
         streams::remote(head, wanted, &self.stop, run)
+    }
+
+    /// What a command says in a container in which nothing runs, and its exit code, if annotations tell.
+    async fn simulated_command(&self, connect: &Connect) -> Option<(String, i32)> {
+        let (pod, container) = (connect.pod.value(), connect.container.as_str());
+        if !simulated::is_running(pod, container) {
+            return None;
+        }
+        let pod: Pod = serde_json::from_value(pod.clone()).ok()?;
+        let said = kubewright_nodes::command_result(&pod, container, &self.behaviours, &(self.client)()).await;
+        // The client is told that commands are not served.
+        said.unwrap_or_else(|why| {
+            tracing::warn!(%why, "cannot read the annotations around a pod in which a client wants to run a command");
+            None
+        })
     }
 
     fn attach(

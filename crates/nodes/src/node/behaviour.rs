@@ -36,6 +36,10 @@ pub(crate) const STOP_SECONDS: &str = "stop-seconds";
 pub(crate) const STOP_CODE: &str = "stop-code";
 /// `true`: the hook postStart fails.
 pub(crate) const POST_START_FAILS: &str = "post-start-fails";
+/// What a command prints that a client runs in a container. With this or the next one such commands are served.
+pub(super) const EXEC_OUTPUT: &str = "exec-output";
+/// The code with which it exits.
+pub(super) const EXEC_CODE: &str = "exec-code";
 /// The usage of the containers, for the metrics API (see `objects::usage`).
 pub(crate) const USAGE: &str = "usage-";
 pub(crate) const USAGE_CPU: &str = "usage-cpu";
@@ -44,7 +48,7 @@ pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 pub(crate) const HANDS_OFF: &str = "hands-off";
 
 /// All of them, and the types of their values.
-const WORDS: [(&str, Value); 13] = [
+const WORDS: [(&str, Value); 15] = [
     (EXIT_CODE, Value::Number),
     (EXIT_REASON, Value::Text),
     (RUN_SECONDS, Value::Seconds),
@@ -55,6 +59,8 @@ const WORDS: [(&str, Value); 13] = [
     (STOP_SECONDS, Value::Seconds),
     (STOP_CODE, Value::Number),
     (POST_START_FAILS, Value::Flag),
+    (EXEC_OUTPUT, Value::Text),
+    (EXEC_CODE, Value::Number),
     (USAGE_CPU, Value::Amount),
     (USAGE_MEMORY, Value::Amount),
     (HANDS_OFF, Value::Flag),
@@ -150,6 +156,22 @@ impl Behaviour {
             None => self.code,
         }
     }
+}
+
+/// What a command prints that a client runs in a container, and its exit code; `None` when the annotations say nothing of
+/// commands.
+pub(super) fn of_command(pod: &Pod, container: &str) -> Option<(String, i32)> {
+    let says = |word: &str| {
+        let own = meta::annotation(&pod.metadata, &format!("{PREFIX}{word}.{container}"));
+        own.or_else(|| meta::annotation(&pod.metadata, &format!("{PREFIX}{word}")))
+    };
+    let (output, code) = (says(EXEC_OUTPUT), says(EXEC_CODE));
+    if output.is_none() && code.is_none() {
+        return None;
+    }
+    // A code that is no number is told by an event.
+    let code = code.and_then(|code| code.parse().ok()).unwrap_or(0);
+    Some((output.unwrap_or_default().to_owned(), code))
 }
 
 /// A time in seconds, with decimals if need be.

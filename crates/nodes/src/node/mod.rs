@@ -46,7 +46,7 @@ pub(crate) use self::fleet::ip;
 pub(crate) use self::keeper::{controller as keeper, register};
 use self::life::Place;
 pub(crate) use self::metrics::register as register_metrics;
-pub use self::rules::Behaviours;
+pub use self::rules::{Behaviours, command_result};
 pub(crate) use self::running::register_classes;
 use crate::processes::{self, Processes};
 use crate::stages::{self, Player, Progress};

@@ -12,8 +12,10 @@ use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet}
 use kubewright::k8s_openapi::api::batch::v1::Job;
 use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubewright::kube;
 use kubewright::kube::core::{Expression, Selector, SelectorExt as _};
 use kubewright::{Client, Error, Object};
+use serde::Deserialize;
 
 use super::behaviour;
 use kubewright_objects::meta;
@@ -106,6 +108,63 @@ pub(super) async fn around(pod: &Pod, node: &Node, client: &Client) -> Result<Ve
 fn annotations<K: Object>(object: Option<Arc<K>>, owner: &OwnerReference) -> Vec<(String, String)> {
     let object = object.filter(|object| object.meta().uid.as_deref() == Some(owner.uid.as_str()));
     object.map(|object| said(object.meta()).collect()).unwrap_or_default()
+}
+
+/// What a command prints that a client runs in a container of a simulated pod, and its exit code, by the annotations
+/// `exec-output` and `exec-code` of the pod and of what is around it. `None` when none of them says so.
+///
+/// # Errors
+/// When what is around the pod cannot be read.
+pub async fn command_result(
+    pod: &Pod,
+    container: &str,
+    behaviours: &Behaviours,
+    kube: &kube::Client,
+) -> kube::Result<Option<(String, i32)>> {
+    let around = around_now(pod, kube).await?;
+    let pod = with_annotations(behaviours.apply(Arc::new(pod.clone())), &around);
+    Ok(behaviour::of_command(&pod, container))
+}
+
+/// As [`around`], of objects that no cache holds.
+async fn around_now(pod: &Pod, kube: &kube::Client) -> kube::Result<Vec<(String, String)>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        metadata: ObjectMeta,
+    }
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let owner = meta::controller_of(&pod.metadata).and_then(|owner| {
+        let plural = match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("apps/v1", "ReplicaSet") => "replicasets",
+            ("apps/v1", "StatefulSet") => "statefulsets",
+            ("apps/v1", "DaemonSet") => "daemonsets",
+            ("batch/v1", "Job") => "jobs",
+            _ => return None,
+        };
+        let path = format!(
+            "/apis/{}/namespaces/{namespace}/{plural}/{}",
+            owner.api_version, owner.name
+        );
+        Some((path, Some(owner.uid.as_str())))
+    });
+    let of_namespace = (format!("/api/v1/namespaces/{namespace}"), None);
+    let of_node = node.map(|node| (format!("/api/v1/nodes/{node}"), None));
+    let mut found = Vec::new();
+    for (path, uid) in owner.into_iter().chain([of_namespace]).chain(of_node) {
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let metadata = match kube.request::<Metadata>(request).await {
+            Ok(object) => object.metadata,
+            Err(kube::Error::Api(status)) if status.is_not_found() => continue,
+            Err(error) => return Err(error),
+        };
+        if uid.is_none_or(|uid| metadata.uid.as_deref() == Some(uid)) {
+            found.extend(said(&metadata));
+        }
+    }
+    Ok(found)
 }
 
 /// What an object says of pods.

@@ -94,13 +94,25 @@ fn nothing_runs() {
         );
     };
     check(
-        &["exec", "web", "--", "true"],
+        &["exec", "web", "--", "date"],
         "pods/exec is not served: there is no kubelet: nodes are simulated and containers do not run",
     );
     check(
         &["attach", "web"],
         "pods/attach is not served: there is no kubelet: nodes are simulated and containers do not run",
     );
+    // Annotations answer for the command: the namespace's, and before them the pod's own.
+    kubectl.ok(&["annotate", "namespace", "default", "kubewright.dev/exec-output=ok"]);
+    assert_eq!(kubectl.ok(&["exec", "web", "--", "date"]), "ok");
+    kubectl.ok(&[
+        "annotate",
+        "pod",
+        "web",
+        "kubewright.dev/exec-code=3",
+        "kubewright.dev/exec-output.web=own",
+    ]);
+    let said = kubectl.run(&["exec", "-i", "web", "--", "date"]);
+    assert!(said.code == Some(3) && said.out == "own", "{said:?}");
     check(
         &["port-forward", "web", ":80"],
         "pods/portforward is not served: there is no kubelet: nodes are simulated and containers do not run",
