@@ -68,6 +68,23 @@ impl Rights {
         Ok(Rights { namespace, roles })
     }
 
+    /// As [`in_folder`](Rights::in_folder), of a project of any framework: the operator lives in the namespace that its
+    /// kustomization names, in this folder or in `default` beside it.
+    pub(crate) fn of_project(folder: &Path, operator: &str) -> Result<Rights> {
+        let mut rights = Rights::in_folder(folder, operator)?;
+        let default = folder.join("../default");
+        for file in [folder, &default].map(|folder| folder.join("kustomization.yaml")) {
+            // What cannot be read is kustomize's to tell.
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let parsed = serde_saphyr::from_str::<serde_json::Value>(&text).unwrap_or_default();
+            if let Some(namespace) = parsed["namespace"].as_str() {
+                rights.namespace = namespace.to_owned();
+                break;
+            }
+        }
+        Ok(rights)
+    }
+
     /// Namespace and name of the operator's account.
     pub(crate) fn account(&self) -> (&str, &'static str) {
         (&self.namespace, ACCOUNT)

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::fault::{AT_WRITE, Fault};
-use super::log::{Log, What};
+use super::log::{CONNECTS, Entry, Log, What};
 use super::order::site;
 use super::steps::Step;
 
@@ -120,6 +120,12 @@ pub(super) fn noticed(log: &Log, steps: &[Step]) -> Vec<String> {
         for what in all.into_iter().flatten() {
             *counts.entry(format!("{} {what}", site(entry))).or_default() += 1;
         }
+    }
+    let connects = |entry: &&Entry| matches!(&entry.what, What::Told(text) if text.trim_start().starts_with(CONNECTS));
+    let connections = log.entries.iter().filter(connects).count();
+    if connections > 0 {
+        let what = "connects with a container, in which nothing runs: a command prints nothing and succeeds";
+        counts.insert(what.to_owned(), connections);
     }
     let lines = counts.into_iter().map(|(what, count)| match count {
         1 => what,

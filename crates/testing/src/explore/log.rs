@@ -63,6 +63,8 @@ pub(super) enum What {
 
 /// With this begins the line that tells of a fault.
 pub(super) const STRUCK: &str = "  ✗ ";
+/// And at connections that a client takes over.
+pub(super) const CONNECTS: &str = "connects with ";
 
 /// An object that the operator made.
 #[derive(Clone, Debug, PartialEq, Eq)]

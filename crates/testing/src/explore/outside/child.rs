@@ -59,7 +59,7 @@ impl Child {
     ///
     /// # Errors
     /// When there is no shell; a program that is not there ends at once with 127.
-    pub(super) fn start(program: &Program, kubeconfig: &Path) -> std::io::Result<Child> {
+    pub(super) fn start(program: &Program, kubeconfig: &Path, namespace: &str) -> std::io::Result<Child> {
         let mut text = program.command.clone();
         while let Some(at) = text.find("{port}") {
             let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
@@ -85,6 +85,12 @@ impl Child {
             // What Python prints is lost when it is killed, unless it is told so.
             .env("PYTHONUNBUFFERED", "1")
             .envs(program.variables.iter().cloned());
+        // Where it lives, as Deployments say it by the downward API.
+        for name in ["POD_NAMESPACE", "OPERATOR_NAMESPACE"] {
+            if std::env::var_os(name).is_none() && program.variables.iter().all(|(known, _)| known != name) {
+                command.env(name, namespace);
+            }
+        }
         let mut process = command.spawn()?;
         let group = process
             .id()
@@ -182,7 +188,7 @@ mod tests {
             folder: folder.path().to_path_buf(),
             variables: Vec::new(),
         };
-        let child = Child::start(&program, Path::new("/the/kubeconfig")).unwrap();
+        let child = Child::start(&program, Path::new("/the/kubeconfig"), "default").unwrap();
         while child.output.last(2).len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

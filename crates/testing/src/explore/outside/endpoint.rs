@@ -2,7 +2,7 @@
 //!
 //! Every request goes through the seam, in which faults strike, and on to the server without another socket, as the
 //! operator's user. Invariants: who does not know the token of the process gets 401; when the endpoint is dropped, its
-//! connections end. Not here: `kubectl exec` and its like, which take a connection over.
+//! connections end. Connections that a client takes over go their own way (`tunnel.rs`).
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +30,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::super::seam::Answer;
+use super::tunnel::Tunnel;
 use crate::intercept::refused;
 
 /// More than the API server takes.
@@ -37,6 +38,9 @@ const LONGEST_BODY: usize = 32 << 20;
 
 /// Answers requests of a process.
 pub(super) type Answering = Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Answer, kube::Error>> + Send + Sync>;
+
+/// The way of connections that a client takes over, and who is told of one.
+pub(super) type Tunnels = (Tunnel, Arc<dyn Fn(&str) + Send + Sync>);
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
@@ -82,7 +86,7 @@ impl Drop for Endpoint {
 impl Endpoint {
     /// # Errors
     /// When there is no free port.
-    pub(super) async fn open(tls: &Tls, answering: Answering) -> std::io::Result<Endpoint> {
+    pub(super) async fn open(tls: &Tls, answering: Answering, tunnels: Tunnels) -> std::io::Result<Endpoint> {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = socket.local_addr()?;
         let mut random = [0; 16];
@@ -96,7 +100,8 @@ impl Endpoint {
                 match socket.accept().await {
                     Ok((stream, _)) => {
                         let (acceptor, expected) = (acceptor.clone(), expected.clone());
-                        connections.spawn(connection(stream, acceptor, expected, answering.clone()));
+                        let (answering, tunnels) = (answering.clone(), tunnels.clone());
+                        connections.spawn(connection(stream, acceptor, expected, answering, tunnels));
                     }
                     // Of one client, or there are no descriptors left for a moment.
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -129,14 +134,20 @@ impl Endpoint {
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, token: HeaderValue, answering: Answering) {
+async fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    token: HeaderValue,
+    answering: Answering,
+    tunnels: Tunnels,
+) {
     // Without it an event may wait for the next one; a client that is gone shows soon enough.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
     let is_second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let service = service_fn(move |request| answer(request, token.clone(), answering.clone()));
+    let service = service_fn(move |request| answer(request, token.clone(), answering.clone(), tunnels.clone()));
     // A connection that breaks is what faults are made of, and a client may go at any time.
     if is_second {
         let http = http2::Builder::new(TokioExecutor::new());
@@ -144,16 +155,27 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, token: HeaderValue
     } else {
         let _ = http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
             .await;
     }
 }
 
-async fn answer(request: Request<Incoming>, token: HeaderValue, answering: Answering) -> Result<Answer, Broken> {
-    let (mut parts, body) = request.into_parts();
-    if parts.headers.remove(AUTHORIZATION) != Some(token) {
+async fn answer(
+    request: Request<Incoming>,
+    token: HeaderValue,
+    answering: Answering,
+    (tunnel, told): Tunnels,
+) -> Result<Answer, Broken> {
+    if request.headers().get(AUTHORIZATION) != Some(&token) {
         let status = Status::failure("Unauthorized", "Unauthorized").with_code(401);
         return Ok(refused(&status)?.map(Body::boxed_unsync));
     }
+    if Tunnel::is_wanted(&request) {
+        told(request.uri().path());
+        return tunnel.pass(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    parts.headers.remove(AUTHORIZATION);
     // Over HTTP/2 the address of the server is part of it.
     if let Some(path) = parts.uri.path_and_query() {
         parts.uri = path.as_str().parse()?;

@@ -19,6 +19,7 @@ mod failed;
 mod fresh;
 mod mask;
 mod play;
+mod tunnel;
 mod waiting;
 
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ use tokio::task::JoinSet;
 
 use super::ClusterOf;
 use super::fault::Fault;
-use super::is_hurry;
+use super::may_start_anew;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
 use super::report::Report;
@@ -314,13 +315,15 @@ impl Outside {
             stage.patience = stage.patience.max(PATIENCE_OF_KOPF);
         }
         let chance = learn(&mut reference, again);
-        if reference.run.log.attempts().is_empty() {
+        // What it writes when it starts is the same without a user.
+        if !reference.run.log.attempts().iter().any(|write| write.step > 0) {
             let watched: Vec<&str> = reference.watched.iter().map(String::as_str).collect();
             return Err(Failed::new("the operator writes nothing when the samples are applied")
                 .because(format!("it watches {}", watched.join(", ")))
+                .printed(reference.output.as_ref())
                 .fix("do the samples fit the kinds that it watches, and does it watch their namespace?"));
         }
-        let looks_at_the_way = self.only.iter().all(is_hurry) && !oracles::is_restless(&reference.run);
+        let looks_at_the_way = self.only.iter().all(may_start_anew) && !oracles::is_restless(&reference.run);
         let tells_of_the_way = self.only.is_empty();
         let all = match self.only.is_empty() {
             false => self.only,

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::super::ClusterOf;
 use super::super::children::children;
 use super::super::fault::Fault;
-use super::super::log::{Entry, Made};
+use super::super::log::{CONNECTS, Entry, Made};
 use super::super::play::Run;
 use super::super::seam::{Ask, Pace, Seam};
 use super::super::snapshot::{Reader, Snapshot};
@@ -34,6 +34,7 @@ use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
 use super::failed::exited;
 use super::mask::Mask;
+use super::tunnel::Tunnel;
 use crate::cluster::TestCluster;
 use crate::rights::Rights;
 
@@ -89,6 +90,8 @@ pub(super) struct Reference {
     pub(super) elects: bool,
     pub(super) watched: BTreeSet<String>,
     pub(super) agents: BTreeSet<String>,
+    /// What its last process printed.
+    pub(super) output: Option<Output>,
 }
 
 struct Process {
@@ -101,6 +104,9 @@ pub(super) struct Player<'a> {
     pub(super) stage: &'a Stage,
     pub(super) cluster: TestCluster,
     kube: kube::Client,
+    tunnel: Tunnel,
+    /// Of the operator itself.
+    namespace: String,
     pub(super) seam: Arc<Seam>,
     asked: UnboundedReceiver<Ask>,
     folder: TempDir,
@@ -126,13 +132,29 @@ impl<'a> Player<'a> {
     ) -> Result<Player<'a>, Failed> {
         let cluster = TestCluster::start_with((stage.cluster)()).await?;
         cluster.install_crds(stage.crds.iter().cloned()).await?;
-        let kube = match &stage.roles {
+        // Real operators run commands in the containers of their pods. Nothing runs in these; the commands succeed.
+        let commands = [("kubewright.dev/exec-output".to_owned(), String::new())];
+        let succeed = cluster.cluster().behaviours().set(None, "", commands.into());
+        succeed.map_err(|why| Failed::new("cannot prepare the simulated pods").because(why))?;
+        let (kube, namespace, user, groups) = match &stage.roles {
             Some(folder) => {
-                let rights = Rights::in_folder(folder, NAME)?;
-                cluster.kube_with_rights(NAME, rights).await?
+                let rights = Rights::of_project(folder, NAME)?;
+                let (namespace, account) = rights.account();
+                let groups = vec![
+                    "system:serviceaccounts".to_owned(),
+                    format!("system:serviceaccounts:{namespace}"),
+                ];
+                let user = format!("system:serviceaccount:{namespace}:{account}");
+                let namespace = namespace.to_owned();
+                (cluster.kube_with_rights(NAME, rights).await?, namespace, user, groups)
             }
-            None => cluster.kube_as(NAME, ["system:masters"]),
+            None => {
+                let groups = vec!["system:masters".to_owned()];
+                let kube = cluster.kube_as(NAME, ["system:masters"]);
+                (kube, "default".to_owned(), NAME.to_owned(), groups)
+            }
         };
+        let tunnel = Tunnel::of(&cluster, user, groups).await?;
         let folder = tempfile::Builder::new().prefix("kubewright-").tempdir();
         let folder = folder.map_err(|why| Failed::new("cannot make a folder for temporary files").because(why))?;
         let (asks, asked) = unbounded_channel();
@@ -141,6 +163,8 @@ impl<'a> Player<'a> {
             stage,
             cluster,
             kube,
+            tunnel,
+            namespace,
             seam,
             asked,
             folder,
@@ -187,10 +211,14 @@ impl<'a> Player<'a> {
             let (seam, kube) = (seam.clone(), kube.clone());
             Box::pin(async move { seam.answer(process, &kube, request).await })
         });
-        let endpoint = Endpoint::open(&self.stage.tls, answering).await.map_err(cannot)?;
+        let seam = self.seam.clone();
+        let told = move |path: &str| seam.tell(process, format!("  {CONNECTS}{path}"));
+        let tunnels = (self.tunnel.clone(), Arc::new(told) as _);
+        let endpoint = Endpoint::open(&self.stage.tls, answering, tunnels).await;
+        let endpoint = endpoint.map_err(cannot)?;
         let path = self.folder.path().join(format!("kubeconfig-{process}"));
-        std::fs::write(&path, endpoint.kubeconfig("default")).map_err(cannot)?;
-        let child = Child::start(&self.stage.program, &path).map_err(cannot)?;
+        std::fs::write(&path, endpoint.kubeconfig(&self.namespace)).map_err(cannot)?;
+        let child = Child::start(&self.stage.program, &path, &self.namespace).map_err(cannot)?;
         self.outputs.push(child.output.clone());
         self.processes.insert(process, Process { child, endpoint });
         Ok(())
@@ -309,21 +337,29 @@ impl<'a> Player<'a> {
         let Ok(leases) = self.cluster.kube().request::<Value>(request).await else {
             return;
         };
+        let locks = self.seam.traffic(|of| of.locks.clone());
+        let plain = locks
+            .iter()
+            .map(|(resource, namespace, name)| format!("/api/v1/namespaces/{namespace}/{resource}/{name}"));
+        let mut requests: Vec<_> = plain.map(|path| Request::delete(path).body(Body::empty())).collect();
         for lease in leases["items"].as_array().into_iter().flatten() {
             let text = |field: &str| lease["metadata"][field].as_str().unwrap_or_default();
-            let path = format!(
-                "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}",
-                text("namespace"),
-                text("name")
-            );
-            let body = json!({"spec": {"holderIdentity": ""}}).to_string();
-            let request = Request::patch(path)
-                .header("content-type", "application/merge-patch+json")
-                .body(Body::from(body.into_bytes()));
-            if let Ok(request) = request {
-                // One that is gone is held by nobody.
-                let _ = self.cluster.kube().send(request).await;
-            }
+            let (namespace, name) = (text("namespace"), text("name"));
+            let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+            // Where there is an older lock beside it the two must say the same, so that both go.
+            let is_beside = locks.iter().any(|(_, of, lock)| (&**of, &**lock) == (namespace, name));
+            requests.push(match is_beside {
+                true => Request::delete(path).body(Body::empty()),
+                false => Request::patch(path)
+                    .header("content-type", "application/merge-patch+json")
+                    .body(Body::from(
+                        json!({"spec": {"holderIdentity": ""}}).to_string().into_bytes(),
+                    )),
+            });
+        }
+        for request in requests.into_iter().flatten() {
+            // One that is gone is held by nobody.
+            let _ = self.cluster.kube().send(request).await;
         }
     }
 
@@ -413,6 +449,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     run.late_writes = player.effective_writes(from);
     watched.extend(player.seam.traffic(|of| of.watched.clone()));
     let (elects, agents) = player.seam.traffic(|of| (of.elects, of.agents.clone()));
+    let output = player.outputs.last().cloned();
     player.finish(&mut run).await;
     Ok(Reference {
         quiet: quiet(&run),
@@ -422,6 +459,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
         elects,
         watched,
         agents,
+        output,
     })
 }
 

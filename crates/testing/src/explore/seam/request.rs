@@ -1,10 +1,41 @@
 //! What a request and its answer tell: whether it writes, and whether that changed anything.
 
 use http::Request;
-use kubewright::kube::client::Body;
+use http_body_util::BodyExt as _;
+use kubewright::kube::{self, client::Body};
 use serde_json::Value;
 
 use super::super::fault::Fault;
+use super::Seam;
+use crate::intercept::Call;
+
+/// The annotation by which a ConfigMap or Endpoints is a lock (client-go's `resourcelock` before there were Leases).
+pub(in super::super) const LOCK: &str = "control-plane.alpha.kubernetes.io/leader";
+
+impl Seam {
+    /// The request, and whether it is about a lock of an election.
+    pub(super) async fn looks_for_lock(
+        &self,
+        request: Request<Body>,
+        call: &Call,
+    ) -> Result<(Request<Body>, bool), kube::Error> {
+        let may_be = call.group.is_empty() && matches!(call.resource.as_str(), "configmaps" | "endpoints");
+        if self.is_lock(call) || !may_be || request.method() == http::Method::GET {
+            let is_lock = self.is_lock(call);
+            return Ok((request, is_lock));
+        }
+        let (parts, body) = request.into_parts();
+        let sent = body.collect().await?.to_bytes();
+        let shown: Value = serde_json::from_slice(&sent).unwrap_or_default();
+        let is_lock = shown["metadata"]["annotations"][LOCK].is_string();
+        if is_lock {
+            let name = shown["metadata"]["name"].as_str().unwrap_or(&call.name);
+            let lock = (call.resource.clone(), call.namespace.clone(), name.to_owned());
+            self.state().traffic.locks.insert(lock);
+        }
+        Ok((Request::from_parts(parts, Body::from(sent.to_vec())), is_lock))
+    }
+}
 
 /// Code and reason with which a fault that lasts refuses.
 pub(super) fn code_of(fault: &Fault) -> (u16, &'static str) {

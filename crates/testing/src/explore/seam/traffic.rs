@@ -29,6 +29,8 @@ pub(in super::super) struct Traffic {
     pub(in super::super) watched: BTreeSet<String>,
     /// A process holds a Lease, or wants to.
     pub(in super::super) elects: bool,
+    /// ConfigMaps and Endpoints that are locks of an election, as before there were Leases: resource, namespace, name.
+    pub(in super::super) locks: BTreeSet<(String, String, String)>,
     /// What the clients call themselves.
     pub(in super::super) agents: BTreeSet<String>,
 }
@@ -179,16 +181,22 @@ impl Seam {
         std::mem::take(&mut self.state().traffic.kinds)
     }
 
-    /// Notes a request. It is under way unless it is a watch, is about a Lease, or is one of those that come all the
-    /// time.
-    pub(super) fn comes(self: &Arc<Seam>, call: &Call, agent: Option<&str>) -> Option<UnderWay> {
+    /// Whether an object is a lock of an election.
+    pub(super) fn is_lock(&self, call: &Call) -> bool {
+        let lock = (call.resource.clone(), call.namespace.clone(), call.name.clone());
+        call.resource == "leases" || self.state().traffic.locks.contains(&lock)
+    }
+
+    /// Notes a request. It is under way unless it is a watch, is about a lock of an election, or is one of those that
+    /// come all the time.
+    pub(super) fn comes(self: &Arc<Seam>, call: &Call, is_lock: bool, agent: Option<&str>) -> Option<UnderWay> {
         let is_under_way = {
             let mut state = self.state();
             let traffic = &mut state.traffic;
             if let Some(agent) = agent.filter(|agent| !traffic.agents.contains(*agent)) {
                 traffic.agents.insert(agent.to_owned());
             }
-            if call.resource == "leases" {
+            if is_lock {
                 traffic.elects |= call.verb != "watch";
                 return None;
             }
@@ -264,6 +272,7 @@ impl Seam {
                 Fault::Late { .. }
                     | Fault::Held { .. }
                     | Fault::Missed { .. }
+                    | Fault::Cut { .. }
                     | Fault::Stale { .. }
                     | Fault::Past { .. }
             )

@@ -5,11 +5,15 @@ Usage: copier.py HABIT. "good" is right; the others are each wrong in one way:
   gives-up       takes a write that failed for done
   exits          ends when a write fails for the third time
   hops           writes its status again and again
+  elects         is right, and works only while it holds a lock in a ConfigMap, as client-go had it before there were Leases
+  speaks         is right, and runs a command in a pod before it writes its status
+  sleeps         writes when it starts, and never again
 """
 import http.client
 import json
 import os
 import queue
+import socket
 import ssl
 import sys
 import threading
@@ -26,6 +30,8 @@ import base64
 context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
 COPIES = "/apis/example.com/v1/namespaces/default/copies"
 MAPS = "/api/v1/namespaces/default/configmaps"
+LOCK = "control-plane.alpha.kubernetes.io/leader"
+OWN = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps"
 work = queue.Queue()
 
 
@@ -69,6 +75,67 @@ def watch(path, selector, key):
         time.sleep(0.1)
 
 
+def write_lock(there, identity):
+    record = json.dumps({"holderIdentity": identity, "renewTime": time.time()})
+    lock = {"metadata": {**there.get("metadata", {}), "name": "lock", "annotations": {LOCK: record}}}
+    return ask("PUT", OWN + "/lock", lock) if there else ask("POST", OWN, lock)
+
+
+def elect():
+    """Returns when the lock is held, and renews it from then on."""
+    identity, told, since = str(os.getpid()), None, time.time()
+    while True:
+        try:
+            there = ask("GET", OWN + "/lock")
+            record = there["metadata"]["annotations"][LOCK]
+        except Refused as refused:
+            if refused.code != 404:
+                raise
+            there, record = {}, None
+        if record != told:
+            told, since = record, time.time()
+        if record is None or time.time() - since > 60:
+            break
+        time.sleep(0.05)
+    lock = write_lock(there, identity)
+
+    def renew(lock):
+        while True:
+            time.sleep(0.2)
+            lock = write_lock(lock, identity)
+
+    threading.Thread(target=renew, args=(lock,), daemon=True).start()
+
+
+def speak(name, owner):
+    """Runs a command in a pod, over a WebSocket."""
+    pods = "/api/v1/namespaces/default/pods"
+    try:
+        pod = ask("GET", f"{pods}/{name}")
+    except Refused as refused:
+        if refused.code != 404:
+            raise
+        spec = {"containers": [{"name": "main", "image": "main:1"}]}
+        pod = ask("POST", pods, {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec})
+    if pod["status"].get("phase") != "Running":
+        raise Exception("the pod does not run yet")
+    address, port = host.split(":")
+    plain = socket.create_connection((address, int(port)))
+    with context.wrap_socket(plain, server_hostname=address) as connection:
+        connection.sendall(
+            f"GET {pods}/{name}/exec?command=date&stdout=true HTTP/1.1\r\nHost: {host}\r\n"
+            f"Authorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n".encode()
+        )
+        said = b""
+        while b'"Success"' not in said:
+            piece = connection.recv(4096)
+            if not piece:
+                raise Exception(f"the command failed: {said[:300]}")
+            said += piece
+
+
 def reconcile(name):
     try:
         copy = ask("GET", f"{COPIES}/{name}")
@@ -95,6 +162,8 @@ def reconcile(name):
         made = ask("PUT", f"{MAPS}/{present[0]['metadata']['name']}", {**present[0], "data": child["data"]})
     else:
         made = present[0]
+    if habit == "speaks":
+        speak(name, owner)
     status = {"child": made["metadata"]["name"]}
     if habit == "hops":
         status["hops"] = copy.get("status", {}).get("hops", 0) + 1
@@ -104,6 +173,12 @@ def reconcile(name):
 
 copy_of = lambda item: item["metadata"]["name"]
 owner_of = lambda item: item["metadata"]["labels"]["copy"]
+if habit == "elects":
+    elect()
+if habit == "sleeps":
+    ask("POST", OWN, {"metadata": {"generateName": "born-"}})
+    print("it sleeps", flush=True)
+    copy_of = lambda item: time.sleep(3600)
 threading.Thread(target=watch, args=(COPIES, "", copy_of), daemon=True).start()
 threading.Thread(target=watch, args=(MAPS, "labelSelector=copy", owner_of), daemon=True).start()
 failures = 0

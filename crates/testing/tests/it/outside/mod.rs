@@ -123,6 +123,29 @@ async fn a_program_that_ends_is_started_again_as_a_kubelet_does() -> Result<(), 
     Ok(())
 }
 
+/// The next process waits a minute for a lock that is not given back, and finds it free at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_in_config_maps_are_elections() -> Result<(), Failed> {
+    if !python_is_there() {
+        return Ok(());
+    }
+    let report = check("elects", &["crash-after@1"], None).await?;
+    // Neither taking nor renewing it is a write to be disturbed.
+    assert!(!report.to_string().contains("lock"), "{report}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_in_containers_succeed() -> Result<(), Failed> {
+    if !python_is_there() {
+        return Ok(());
+    }
+    let report = check("speaks", &["crash-after@1"], None).await?;
+    let noticed = |line: &String| line.starts_with("connects with a container");
+    assert!(report.noticed.iter().any(noticed), "{report}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_never_rests_is_told_without_any_fault() -> Result<(), Failed> {
     if !python_is_there() {
@@ -183,6 +206,10 @@ async fn what_is_wrong_with_a_command_is_said() -> Result<(), Failed> {
             .start(Duration::from_secs(5));
         let failed = no_kind.run().await.expect_err("there is no such kind").to_string();
         assert!(failed.contains("--crds"), "{failed}");
+        let failed = copier("sleeps")?.run().await.expect_err("it does nothing").to_string();
+        for words in ["writes nothing when the samples are applied", "it sleeps", "copies"] {
+            assert!(failed.contains(words), "{words:?} is not in {failed}");
+        }
     }
     Ok(())
 }
