@@ -44,6 +44,8 @@ pub enum Fault {
     Paused(usize),
     /// The user makes the next step right after the write.
     NextStep(usize),
+    /// The write takes half a minute, and the user makes the next step meanwhile.
+    Overtaken(usize),
     /// The user deletes the objects right after the write.
     DeleteEarly(usize),
     /// The watch of a kind delivers this event, and all after it, a minute late.
@@ -109,7 +111,7 @@ pub enum Fault {
 type AtWrite = (&'static str, fn(usize) -> Fault);
 
 /// Names, once for writing and reading.
-pub(super) const AT_WRITE: [AtWrite; 15] = [
+pub(super) const AT_WRITE: [AtWrite; 16] = [
     ("crash-before", Fault::CrashBefore),
     ("crash-after", Fault::CrashAfter),
     ("crash-loop", Fault::CrashLoop),
@@ -124,6 +126,7 @@ pub(super) const AT_WRITE: [AtWrite; 15] = [
     ("slow", Fault::Slow),
     ("paused", Fault::Paused),
     ("next-step", Fault::NextStep),
+    ("overtaken", Fault::Overtaken),
     ("delete-early", Fault::DeleteEarly),
 ];
 
@@ -179,6 +182,7 @@ impl Fault {
             | Fault::Slow(write)
             | Fault::Paused(write)
             | Fault::NextStep(write)
+            | Fault::Overtaken(write)
             | Fault::DeleteEarly(write) => Some(*write),
             _ => None,
         }
@@ -202,6 +206,10 @@ impl Fault {
             Fault::Paused(_) => {
                 let pause = time(pace.pause);
                 return format!("the process stands still for {pause}, and another one takes its place");
+            }
+            Fault::Overtaken(_) => {
+                let slow = time(pace.slow);
+                return format!("it takes {slow}, and the user makes the next step meanwhile");
             }
             Fault::NextStep(_) => "the user makes the next step at once",
             Fault::DeleteEarly(_) => "the user deletes the objects at once",

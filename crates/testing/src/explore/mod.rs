@@ -25,13 +25,14 @@
 //! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
 //! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding; `history.rs`, `wanted.rs`: also without a fault,
-//! - `report.rs`: how it is told; `coverage.rs`: where was looked,
+//! - `report.rs`, `details.rs`: how it is told; `coverage.rs`: where was looked,
 //! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
 //! Not here: faults of the operator's own memory, orders in which ready tasks run.
 
 mod children;
 mod coverage;
+mod details;
 mod fault;
 mod history;
 mod inputs;
@@ -254,7 +255,7 @@ impl Explore {
         };
         // Whether chance plays a part does not matter to a single fault.
         let times = if self.only.is_none() { 2 } else { 1 };
-        let mut runs = side_by_side(self.jobs, times, |_| play.all(None))?.into_iter();
+        let mut runs = side_by_side(self.jobs, times, |_| play.all(None, None))?.into_iter();
         let (Some(mut reference), again) = (runs.next(), runs.next()) else {
             unreachable!("at least one run was played");
         };
@@ -285,7 +286,7 @@ impl Explore {
         for verdict in oracles::of_reference(&reference, again.as_ref()) {
             report.found(None, verdict, Some(&reference));
         }
-        if self.only.as_ref().is_none_or(is_hurry) && !oracles::is_restless(&reference) {
+        if self.only.as_ref().is_none_or(may_start_anew) && !oracles::is_restless(&reference) {
             let (found, fresh) = self.of_history(&play, &reference)?;
             reference.fresh = fresh.into();
             for verdict in found.into_iter().filter(|_| self.only.is_none()) {
@@ -361,16 +362,21 @@ impl Explore {
                 }
             }
         }
-        let run = play.all(Some(fault))?;
+        let run = play.all(Some(fault), Some(reference))?;
         report().played(fault, &run, reference);
         Ok(())
     }
 }
 
-/// Whether the user does not wait: the way then matters to a single fault.
-fn is_hurry(fault: &Fault) -> bool {
-    let hurries = |part: &Fault| matches!(part, Fault::NextStep(_) | Fault::Down { .. });
-    fault.parts().iter().any(hurries)
+/// Whether the end may be that of a new cluster as well: the user does not wait, or something is made anew.
+fn may_start_anew(fault: &Fault) -> bool {
+    let starts_anew = |part: &Fault| {
+        matches!(
+            part,
+            Fault::NextStep(_) | Fault::Overtaken(_) | Fault::Down { .. } | Fault::Deleted { .. }
+        )
+    };
+    fault.parts().iter().any(starts_anew)
 }
 
 /// Does something so many times, some of them at once, and answers what comes of each.

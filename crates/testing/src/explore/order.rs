@@ -28,12 +28,13 @@ pub(super) enum Round {
 const SUFFIX: usize = 5;
 
 /// The classes, those first that usually find something, and how many of each come in a turn.
-const CLASSES: [(&str, usize); 17] = [
+const CLASSES: [(&str, usize); 18] = [
     ("crash-after", 2),
     ("past", 2),
     ("outage", 2),
     ("deleted", 1),
     ("next-step", 2),
+    ("overtaken", 1),
     ("held", 1),
     ("refused", 1),
     ("delete-early", 1),
@@ -129,12 +130,15 @@ fn at_writes(log: &Log, steps: &[Step], fault: fn(usize) -> Fault) -> Vec<(Round
     let admitted = |entry: &Entry| match fault(1) {
         // An intruder needs an object that is there.
         Fault::Touched(_) => entry.call.verb == "update" || entry.call.verb == "patch",
-        Fault::NextStep(_) => is_hurried(steps, entry.step),
+        Fault::NextStep(_) | Fault::Overtaken(_) => is_hurried(steps, entry.step),
         Fault::DeleteEarly(_) => deletion_after(steps, entry.step).is_some(),
         _ => true,
     };
     let places = attempts.iter().enumerate().filter(|(_, entry)| admitted(entry));
-    let hurries = matches!(fault(1), Fault::NextStep(_) | Fault::DeleteEarly(_));
+    let hurries = matches!(
+        fault(1),
+        Fault::NextStep(_) | Fault::Overtaken(_) | Fault::DeleteEarly(_)
+    );
     let places = places.map(|(at, entry)| Place {
         number: at + 1,
         step: entry.step,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::coverage::{Coverage, Site, noticed};
+use super::details;
 use super::fault::Fault;
 use super::log::Log;
 use super::oracles::{self, Severity, Verdict};
@@ -230,9 +231,8 @@ impl fmt::Display for Report {
                 [first, others @ ..] => format!("{first} and {} more", others.len()),
             };
             writeln!(f, "\n{}. {} ({}; {by})", number + 1, finding.what, finding.severity)?;
-            for line in finding.details.lines().take(6) {
-                let short: String = line.chars().take(400).collect();
-                writeln!(f, "     {short}")?;
+            for line in details::told(&finding.details) {
+                writeln!(f, "     {line}")?;
             }
             for line in &finding.timeline {
                 writeln!(f, "   {line}")?;

@@ -26,7 +26,7 @@ use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
-mod request;
+pub(super) mod request;
 mod traffic;
 
 use self::request::{changed, code_of, is_write};
@@ -277,15 +277,16 @@ impl Seam {
             return std::future::pending().await;
         }
         let call = call_of(&request);
+        let (request, is_lock) = self.looks_for_lock(request, &call).await?;
         let agent = request.headers().get(http::header::USER_AGENT);
-        let _under_way = self.comes(&call, agent.and_then(|agent| agent.to_str().ok()));
+        let _under_way = self.comes(&call, is_lock, agent.and_then(|agent| agent.to_str().ok()));
         let answered = match call.verb.as_str() {
             "watch" => self.clone().watch(process, kube, request, call).await,
             "list" => kube.send(self.aged(request)?).await.map(boxed),
-            _ if is_write(&request) => self.clone().write(process, kube, request, call).await,
+            _ if is_write(&request) && !is_lock => self.clone().write(process, kube, request, call).await,
             _ => {
                 let answer = kube.send(request).await;
-                let renews = call.resource == "leases" && call.verb != "get";
+                let renews = is_lock && call.verb != "get";
                 if renews && answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
                     self.state().renewals += 1;
                 }
@@ -377,6 +378,9 @@ impl Seam {
             name: name.1,
             ..call.clone()
         };
+        if self.is_lock(&call) {
+            return None;
+        }
         let of = resource(&call);
         let number = {
             let mut state = self.state();
@@ -459,6 +463,11 @@ impl Seam {
             }
             Some(Fault::Slow(_)) => {
                 strike();
+                tokio::time::sleep(self.pace.slow).await;
+            }
+            Some(Fault::Overtaken(_)) => {
+                strike();
+                let _ = self.asks.send(Ask::NextStep);
                 tokio::time::sleep(self.pace.slow).await;
             }
             Some(Fault::Touched(_)) => {

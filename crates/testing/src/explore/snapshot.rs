@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::log::Named;
 use super::seam::TOUCHED;
+use super::seam::request::LOCK;
 use crate::cluster::TestCluster;
 
 /// Kinds that are no part of the state: events and heartbeats.
@@ -42,7 +43,8 @@ impl TestCluster {
 /// Reads snapshots of one cluster. An object that did not change is read once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reader {
-    /// Without what counts how often something was written: an operator that needed one write more is none the worse.
+    /// Without what counts how often something was written, and without what is kept of former states: an operator that
+    /// needed one write more is none the worse.
     is_lenient: bool,
     stores: BTreeMap<String, Store>,
     /// What replaces the generated names that were seen.
@@ -77,8 +79,13 @@ impl Reader {
         let mut changed = Vec::new();
         for (store, kind) in &stored {
             let changes = api.changes(store);
-            // Volumes that were made for claims are kept when these go; how many there are tells of the way.
-            let is_volume = self.is_lenient && kind == "PersistentVolume";
+            let tells_of_the_way: Option<fn(&Value) -> bool> = match kind.as_str() {
+                "PersistentVolume" => Some(is_made_for_a_claim),
+                "ReplicaSet" | "ControllerRevision" => Some(is_of_a_former_rollout),
+                "ConfigMap" | "Endpoints" => Some(|object| object["metadata"]["annotations"][LOCK].is_string()),
+                _ => None,
+            };
+            let tells_of_the_way = tells_of_the_way.filter(|_| self.is_lenient);
             if self.stores.get(store).is_some_and(|known| known.changes == changes) {
                 continue;
             }
@@ -86,12 +93,7 @@ impl Reader {
             let mut same = BTreeMap::new();
             let mut new = Vec::new();
             for (key, entry) in api.entries(store) {
-                let is_made_for_a_claim = || {
-                    let object = entry.object();
-                    let name = object.value()["metadata"]["name"].as_str();
-                    name.is_some_and(|name| name.starts_with("pvc-"))
-                };
-                if is_volume && is_made_for_a_claim() {
+                if tells_of_the_way.is_some_and(|tells| tells(entry.object().value())) {
                     continue;
                 }
                 match known.get(&key) {
@@ -208,6 +210,23 @@ impl Snapshot {
         names
     }
 
+    /// Whether each object is as in one of these two, and none is missing that both have.
+    pub(super) fn consists_of(&self, one: &Snapshot, other: &Snapshot) -> bool {
+        let by_name = |snapshot: &Snapshot| {
+            let mut all: BTreeMap<Named, Vec<Arc<str>>> = BTreeMap::new();
+            for Object { text, named } in snapshot.all() {
+                all.entry(named.clone()).or_default().push(text.clone());
+            }
+            all
+        };
+        let [found, one, other] = [self, one, other].map(by_name);
+        let mut names = found.keys().chain(one.keys()).chain(other.keys());
+        names.all(|named| {
+            let found = found.get(named);
+            found == one.get(named) || found == other.get(named)
+        })
+    }
+
     /// Whether there is an object of this name.
     pub(super) fn has(&self, named: &Named) -> bool {
         self.text(named).is_some()
@@ -218,6 +237,20 @@ impl Snapshot {
         let found = self.stores.get(&of.0)?.iter().find(|object| object.named == *of);
         found.map(|object| &*object.text)
     }
+}
+
+/// Volumes that were made for claims are kept when these go; how many there are tells of the way.
+fn is_made_for_a_claim(volume: &Value) -> bool {
+    let name = volume["metadata"]["name"].as_str();
+    name.is_some_and(|name| name.starts_with("pvc-"))
+}
+
+/// What a controller keeps in order to roll back: a ReplicaSet without pods, a ControllerRevision. It is not made again when
+/// somebody deletes it or its owner.
+fn is_of_a_former_rollout(object: &Value) -> bool {
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let is_empty = object["spec"]["replicas"].as_u64().is_none_or(|replicas| replicas == 0);
+    is_empty && owners.any(|owner| owner["controller"] == true)
 }
 
 /// Removes what counts writes, and what the intruder left.
@@ -242,13 +275,11 @@ fn uncounted(object: &mut Value) {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(TOUCHED);
             annotations.remove("deployment.kubernetes.io/revision");
+            annotations.remove("deployment.kubernetes.io/revision-history");
             if annotations.is_empty() {
                 metadata.remove("annotations");
             }
         }
-    }
-    if object["kind"] == "ControllerRevision" {
-        object["revision"] = Value::Null;
     }
 }
 

@@ -117,14 +117,23 @@ fn the_steps_alone_show_a_known_bug_and_nothing_without_it() -> Result<()> {
     Ok(())
 }
 
-/// Explores each of these with the mistake and without it, and prints a line for each.
+/// Explores each of these with the mistake and without it, and prints a line for each. `KUBEWRIGHT_EXPLORE_CASE` says which
+/// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole.
 #[allow(clippy::print_stdout, reason = "the lines are what it is for")]
 fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool) -> Result<Explore>) -> Result<()> {
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
-    for name in names.filter(|name| only.as_deref().is_none_or(|only| only == *name)) {
+    let (only, fault) = match only.as_deref().map(|only| only.split_once(' ').unwrap_or((only, ""))) {
+        Some((only, fault)) => (Some(only), Some(fault).filter(|fault| !fault.is_empty())),
+        None => (None, None),
+    };
+    for name in names.filter(|name| only.is_none_or(|only| only == *name)) {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
             let before = cpu();
             let explore = explore(name, fixed)?.faults(FIRST).jobs(1);
+            let explore = match fault {
+                Some(fault) => explore.replay(fault)?,
+                None => explore,
+            };
             let report = match fixed {
                 false if only.is_none() => explore.until_found(),
                 _ => explore,

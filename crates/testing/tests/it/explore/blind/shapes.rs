@@ -93,7 +93,7 @@ async fn renamed(fixed: bool, app: &App, client: &Client) -> Result<()> {
     let wanted = format!("{name}-{tier}");
     kit::ensure(client, settings(app, &wanted)).await?;
     // The mend: those of other names are deleted.
-    if fixed {
+    if fixed && is_newest(client, app).await? {
         for other in kit::cached::<ConfigMap>(client, app).await? {
             if key(&*other).1 != wanted {
                 client.delete(&*other).await?;
@@ -150,6 +150,20 @@ async fn password(fixed: bool, memory: &Memory, app: &App, ctx: &Context) -> Res
     Ok(())
 }
 
+/// Whether the cache shows what the user wants now: by what he wanted once nothing is deleted.
+async fn is_newest(client: &Client, app: &App) -> Result<bool> {
+    let (namespace, name) = key(app);
+    let live = client.live::<App>(namespace, name).await?;
+    Ok(live.is_some_and(|live| live.metadata.generation == app.metadata.generation))
+}
+
+/// Whether the cache does not show it. What nobody owns is made only for an object that is still there: whoever makes it
+/// after the deletion leaves it behind.
+async fn is_new<K: Object>(client: &Client, object: &K) -> Result<bool> {
+    let (namespace, name) = key(object);
+    Ok(client.get::<K>(namespace, name).await?.is_none())
+}
+
 /// An account elsewhere, which is deleted with the app.
 async fn account(shape: Shape, fixed: bool, app: &App, client: &Client) -> Result<Action> {
     let (namespace, name) = key(app);
@@ -168,6 +182,9 @@ async fn account(shape: Shape, fixed: bool, app: &App, client: &Client) -> Resul
         if !late && !kit::is_held(app) {
             kit::hold(client, app).await?;
             return Ok(Action::await_change());
+        }
+        if is_new::<ConfigMap>(client, &account).await? && !kit::is_current(client, app).await? {
+            return Err(Error::retry("what the cache shows is past"));
         }
         kit::ensure(client, account).await?;
         if !kit::is_held(app) {
@@ -229,8 +246,11 @@ async fn registry(fixed: bool, app: &App, client: &Client) -> Result<Action> {
         kit::hold(client, app).await?;
         return Ok(Action::await_change());
     }
-    if going && !kit::is_current(client, app).await? {
-        return Ok(Action::await_change());
+    if !kit::is_current(client, app).await? {
+        return match going {
+            true => Ok(Action::await_change()),
+            false => Err(Error::retry("what the cache shows is past")),
+        };
     }
     let known = client.get::<ConfigMap>(namespace, "registry").await?;
     let mut list = match known {
@@ -344,6 +364,9 @@ async fn role(fixed: bool, app: &App, client: &Client) -> Result<Action> {
         return Ok(Action::await_change());
     }
     if client.get::<ClusterRole>(None, &named).await?.is_none() {
+        if !kit::is_current(client, app).await? {
+            return Err(Error::retry("what the cache shows is past"));
+        }
         let rules = json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }]);
         let body = json!({ "metadata": { "name": named }, "rules": rules });
         client.create(&serde_json::from_value::<ClusterRole>(body)?).await?;
