@@ -246,7 +246,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Explore(explore) => return explore.run(output),
         Command::HelmOperator(operator) => return run_operator(operator.run(), output),
-        Command::AnsibleOperator(operator) => return run_operator(operator.run(), output),
+        Command::AnsibleOperator(operator) => return run_operator(operator.run(output), output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),

@@ -238,8 +238,8 @@ pub fn mark_latest(folder: &Path, job: &str) -> io::Result<()> {
 /// That the runner is not installed, and what to do.
 pub(super) fn no_program(program: &Path) -> String {
     format!(
-        "there is no program {}; install ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or \
-         VIRTUAL_ENV leads",
+        "there is no program {}; kubewright ansible-operator install makes an environment with it; or install \
+         ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or VIRTUAL_ENV leads",
         program.display()
     )
 }
