@@ -22,6 +22,9 @@ const PACKAGES: [&str; 4] = ["ansible", "ansible-runner", "ansible-runner-http",
 /// The file that says that an environment is whole.
 const READY: &str = "kubewright-ready";
 
+/// Where in it the collections of `requirements.yml` are.
+const COLLECTIONS: &str = "collections";
+
 /// How many lines of a program that failed are told.
 const TOLD: usize = 6;
 
@@ -90,7 +93,7 @@ impl Install {
         )?;
         let required = disk.root().join("requirements.yml");
         if required.is_file() {
-            collections(&folder, &python, &required, output).await?;
+            collections(&folder, &required, output).await?;
         }
         std::fs::write(folder.join(READY), "")
             .map_err(|why| Failure::new(ATTEMPTED).because(format!("{shown} cannot be written: {why}")))?;
@@ -104,16 +107,12 @@ impl Install {
 
 /// The collections of the project, beside those of the package. Some of a project's may be there already, so it is no
 /// failure that Galaxy does not answer.
-async fn collections(folder: &Path, python: &Path, required: &Path, output: Format) -> Result<(), Failure> {
-    let asks = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"].map(OsStr::new);
-    let found = program(python, asks, "looking for the packages").await?;
-    told(&found, "python", "remove the environment, and install it again")?;
-    let packages = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-    let galaxy = folder.join("bin/ansible-galaxy");
+async fn collections(folder: &Path, required: &Path, output: Format) -> Result<(), Failure> {
+    let (galaxy, own) = (folder.join("bin/ansible-galaxy"), folder.join(COLLECTIONS));
     let words = ["collection", "install", "-r"].map(OsStr::new);
     let words = words
         .into_iter()
-        .chain([required.as_os_str(), OsStr::new("-p"), OsStr::new(&packages)]);
+        .chain([required.as_os_str(), OsStr::new("-p"), own.as_os_str()]);
     let done = program(&galaxy, words, "ansible-galaxy collection install").await?;
     if let Err(failure) = told(&done, "ansible-galaxy collection install", "") {
         let why = failure.causes.join("; ");
@@ -164,6 +163,13 @@ pub(super) fn named(project: &Path, variables: impl IntoIterator<Item = (String,
     let mut variables: BTreeMap<String, String> = variables.into_iter().collect();
     let is_named = variables.get("VIRTUAL_ENV").is_some_and(|named| !named.is_empty());
     if let (false, Some(own)) = (is_named, of(project)) {
+        // The others are those of Ansible's own default.
+        let home = variables
+            .get("HOME")
+            .map(|home| format!(":{home}/.ansible/collections"));
+        let own_ones = own.join(COLLECTIONS).display().to_string();
+        let paths = format!("{own_ones}{}:/usr/share/ansible/collections", home.unwrap_or_default());
+        variables.entry("ANSIBLE_COLLECTIONS_PATH".to_owned()).or_insert(paths);
         variables.insert("VIRTUAL_ENV".to_owned(), own.display().to_string());
     }
     variables

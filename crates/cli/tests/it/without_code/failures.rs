@@ -81,7 +81,6 @@ case "$1 $2 $plays" in
   "-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
   "-m pip offline") echo "Could not find a version that satisfies the requirement ansible" >&2; exit 1 ;;
   "-m pip"*) cp "$(dirname "$PLAYS")/ansible-runner" "$(dirname "$0")"; printf '#!/bin/sh\nexit 1\n' > "$(dirname "$0")/ansible-galaxy"; chmod +x "$(dirname "$0")/ansible-galaxy" ;;
-  "-c "*) dirname "$0" ;;
 esac
 "#;
 
