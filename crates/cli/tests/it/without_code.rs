@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::support::{KUBEWRIGHT, RunningCluster};
 
+mod explored;
 mod failures;
 
 /// How long a state may take to be there.
