@@ -25,7 +25,7 @@ const OLD: [(&str, &str); 9] = [
     ),
     ("init --repo-path", "--repo"),
     (
-        "generate",
+        "generate all",
         "kubewright manifests; what is not a manifest is written by derives at compile time",
     ),
 ];

@@ -165,6 +165,13 @@ enum Command {
     Status(commands::status::Arguments),
     BuildInstaller(commands::build_installer::Arguments),
     Bundle(commands::bundle::Arguments),
+    /// Write a bundle, or its base, under operator-sdk's names
+    #[command(subcommand, hide = true)]
+    Generate(commands::bundle::Generate),
+    #[command(hide = true)]
+    Cleanup(commands::bundle::cleanup::Arguments),
+    #[command(hide = true)]
+    Scorecard(commands::bundle::scorecard::Arguments),
     Cluster(commands::cluster::Arguments),
     Controllers(commands::controllers::Arguments),
     Assets(commands::assets::Arguments),
@@ -229,14 +236,17 @@ fn main() -> ExitCode {
         Command::Undeploy(undeploy) => block_on(undeploy.run(output)),
         Command::Status(status) => block_on(status.run(output)),
         Command::BuildInstaller(build) => build.run(output),
-        Command::Bundle(bundle) => bundle.run(output),
+        Command::Bundle(bundle) => block_on(bundle.run(output)),
+        Command::Cleanup(cleanup) => block_on(cleanup.run(output)),
+        Command::Generate(generate) => generate.run(output),
+        Command::Scorecard(scorecard) => scorecard.run(output),
         Command::Cluster(cluster) => block_on_each_processor(cluster.run(output, started)),
         Command::Controllers(controllers) => block_on(controllers.run(output)),
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Explore(explore) => return explore.run(output),
         Command::HelmOperator(operator) => return run_operator(operator.run(), output),
-        Command::AnsibleOperator(operator) => return run_operator(operator.run(), output),
+        Command::AnsibleOperator(operator) => return run_operator(operator.run(output), output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),
         Command::Explain(explain) => explain.run(output),
         Command::Completion(completion) => completion.run(output),

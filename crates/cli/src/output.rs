@@ -20,6 +20,7 @@ pub(crate) enum Format {
     /// For people.
     Text,
     /// One JSON object a line.
+    #[value(alias = "json-alpha1")]
     Json,
 }
 

@@ -23,7 +23,7 @@
 //! | what is in `config/` | `templates/config`; what a project gets: `config/tree.rs` | `config.rs` in `tests/it` compares with kubebuilder's and with kustomize |
 //! | the chart or the dashboards of a project | `helm`, `templates/helm`; `grafana.rs` | their tests: a chart with its defaults is what kustomize makes |
 //! | a project whose kinds are Helm charts, and the schema of its kinds | `charts` | `charts/tests.rs`, `charts/schema.rs` |
-//! | the bundle for OLM | `bundle` | `bundle/tests.rs` |
+//! | the bundle for OLM; the rules for bundles of others | `bundle`; `bundle/validate` | the tests there |
 //! | `alpha generate`, `upgrade` | `scaffold/again.rs`, `upgrade` | `upgrade/tests.rs`, with past scaffolds in `testdata/upgrade` |
 //! | the workflow that upgrades a project | `templates/project/github/auto_update.yml.jinja` | `crates/cli/tests/it/autoupdate.rs` runs its steps |
 //! | what `migrate` generates | `migrate` | its tests; `testdata/fixtures/go` is migrated and compared with controller-gen |

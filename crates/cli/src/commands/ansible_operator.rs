@@ -10,8 +10,9 @@ use kubewright::LeaderElection;
 use kubewright_operators::ansible::events::LogEvents;
 use kubewright_operators::ansible::{self, Options};
 
+use super::ansible_environment::{self, Install};
 use super::operator_flags::{ATTEMPTED, Logging, Serving, read};
-use crate::output::Failure;
+use crate::output::{Failure, Format};
 
 /// Run operators that are Ansible roles and playbooks
 #[derive(Debug, Args)]
@@ -23,10 +24,11 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     Run(Box<Run>),
+    Install(Install),
 }
 
 /// Run the roles and playbooks of watches.yaml for the objects of their kinds, until SIGTERM or Ctrl-C. They are run by
-/// ansible-runner, of VIRTUAL_ENV or on the PATH
+/// ansible-runner, of VIRTUAL_ENV, of what ansible-operator install has made, or on the PATH
 #[derive(Debug, Args)]
 struct Run {
     /// The file that says which kind belongs to which role or playbook
@@ -139,9 +141,10 @@ enum Logged {
 
 impl Arguments {
     /// Runs until a signal; the exit status is the operator's.
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, output: Format) -> Result<ExitCode, Failure> {
         match self.what {
             What::Run(run) => run.run().await,
+            What::Install(install) => install.run(output).await.map(|()| ExitCode::SUCCESS),
         }
     }
 }
@@ -157,7 +160,8 @@ impl Run {
         let flags = self.logging.of_the_runtime(&serving, self.kubeconfig.as_deref())?;
         let folder = std::env::current_dir()
             .map_err(|why| Failure::new(ATTEMPTED).because(format!("the current folder cannot be read: {why}")))?;
-        let options = Options::new(folder, std::env::vars().collect());
+        let variables = ansible_environment::named(&folder, std::env::vars());
+        let options = Options::new(folder, variables);
         let named = self
             .leader_election_id
             .clone()

@@ -89,6 +89,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration)]
     start: Duration,
 
+    /// How long nothing happens until a step is over; more for an operator that works long between its requests, as
+    /// Ansible does [default: as long as it takes to start, 1s to 5s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    rest: Option<Duration>,
+
     /// How long a state is waited for that may still come right
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     patience: Duration,
@@ -217,6 +222,9 @@ impl Arguments {
         if self.pairs {
             explore = explore.pairs();
         }
+        if let Some(rest) = self.rest {
+            explore = explore.rest(rest);
+        }
         if let Some(jobs) = self.jobs {
             explore = explore.jobs(usize::from(jobs));
         }
@@ -243,6 +251,9 @@ impl Arguments {
         }
         if self.replicas > 1 {
             words.push(format!("--replicas {}", self.replicas));
+        }
+        if let Some(rest) = self.rest {
+            words.push(format!("--rest {rest:?}"));
         }
         words.push("--replay {}".to_owned());
         words.join(" ")

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod alpha;
+mod ansible_environment;
 pub(crate) mod ansible_operator;
 pub(crate) mod assets;
 pub(crate) mod build_installer;

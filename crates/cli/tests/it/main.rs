@@ -11,6 +11,7 @@
 mod attributes;
 mod autoupdate;
 mod book;
+mod bundles;
 mod cluster;
 mod codes;
 mod day_one;

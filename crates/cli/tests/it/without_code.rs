@@ -17,6 +17,9 @@ use serde_json::json;
 
 use crate::support::{KUBEWRIGHT, RunningCluster};
 
+mod explored;
+mod failures;
+
 /// How long a state may take to be there.
 const PATIENCE: Duration = Duration::from_secs(120);
 

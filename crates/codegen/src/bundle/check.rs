@@ -19,12 +19,13 @@ const SIZE: usize = 4 << 20;
 const LABEL: usize = 63;
 
 /// The kinds that a bundle may hold (operator-registry's `IsSupported`).
-const KINDS: [&str; 17] = [
+pub(super) const KINDS: [&str; 20] = [
     "ClusterRole",
     "ClusterRoleBinding",
     "ConfigMap",
     "ConsoleCLIDownload",
     "ConsoleLink",
+    "ConsolePlugin",
     "ConsoleQuickStart",
     "ConsoleYAMLSample",
     "CustomResourceDefinition",
@@ -36,11 +37,13 @@ const KINDS: [&str; 17] = [
     "RoleBinding",
     "Secret",
     "Service",
+    "ServiceAccount",
     "ServiceMonitor",
+    "VerticalPodAutoscaler",
 ];
 
 /// The fields that the schema of ClusterServiceVersion requires, list by list (`*` is every item).
-const REQUIRED: [(&str, &[&str]); 12] = [
+pub(super) const REQUIRED: [(&str, &[&str]); 12] = [
     ("spec", &["displayName", "install", "version", "installModes"]),
     ("spec.install", &["strategy", "spec"]),
     ("spec.install.spec", &["deployments"]),
@@ -64,7 +67,7 @@ const REQUIRED: [(&str, &[&str]); 12] = [
     ),
 ];
 
-const MODES: [&str; 4] = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
+pub(super) const MODES: [&str; 4] = ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"];
 
 fn wrong(why: impl Into<String>) -> Diagnostic {
     Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle").because(why.into())
@@ -153,7 +156,7 @@ fn name(csv: &Value) -> Result<(), Diagnostic> {
 }
 
 /// All values at a path with `*`.
-fn values<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
+pub(super) fn values<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
     path.split('.').fold(vec![value], |found, part| {
         let next = |value: &'v Value| match (part, value) {
             ("*", Value::Array(items)) => items.iter().collect(),

@@ -60,6 +60,11 @@ impl Parts<'_> {
     /// The object.
     pub(super) fn object(self) -> Value {
         let mut csv = self.base.clone();
+        // operator-sdk writes an icon without a picture into a new base, which no cluster takes.
+        let icons = csv["spec"]["icon"].as_array();
+        if icons.is_some_and(|icons| icons.iter().all(|icon| icon["base64data"] == "")) {
+            csv["spec"].as_object_mut().map(|spec| spec.remove("icon"));
+        }
         csv["apiVersion"] = json!("operators.coreos.com/v1alpha1");
         csv["metadata"]["name"] = json!(format!("{}.v{}", self.package, self.options.version));
         csv["metadata"]["namespace"] = json!("placeholder");
@@ -80,6 +85,10 @@ impl Parts<'_> {
             spec["installModes"] = self.modes();
         }
         spec["version"] = json!(self.options.version);
+        let related = self.related_images();
+        if !related.is_empty() {
+            spec["relatedImages"] = json!(related);
+        }
         if self.hooks.is_empty() {
             spec.as_object_mut().map(|spec| spec.remove("webhookdefinitions"));
         } else {
@@ -96,10 +105,40 @@ impl Parts<'_> {
             .filter(|sample| {
                 let version = sample["apiVersion"].as_str().unwrap_or_default();
                 let group = version.split_once('/').map_or("", |(group, _)| group);
-                self.project.apis().any(|api| api.full_group() == group)
+                let is_defined = || self.objects.iter().any(|object| object["spec"]["group"] == group);
+                self.project.apis().any(|api| api.full_group() == group) || is_defined()
             })
             .collect();
         serde_json::to_string_pretty(&own).expect("a list of objects is JSON")
+    }
+
+    /// Images that the operator starts itself, as its environment names them: `RELATED_IMAGE_` and a name. Clusters
+    /// without a way to the registry mirror these.
+    fn related_images(&self) -> Vec<Value> {
+        let mut related: Vec<Value> = Vec::new();
+        for deployment in self.objects.iter().filter(|object| object["kind"] == "Deployment") {
+            let pod = &deployment["spec"]["template"]["spec"];
+            let containers = ["containers", "initContainers"].map(|list| pod[list].as_array());
+            for variable in containers
+                .into_iter()
+                .flatten()
+                .flatten()
+                .flat_map(|one| one["env"].as_array())
+                .flatten()
+            {
+                let name = variable["name"]
+                    .as_str()
+                    .and_then(|name| name.strip_prefix("RELATED_IMAGE_"));
+                let (Some(name), Some(image)) = (name, variable["value"].as_str()) else {
+                    continue;
+                };
+                let entry = json!({"image": image, "name": name.to_lowercase().replace('_', "-")});
+                if !related.contains(&entry) {
+                    related.push(entry);
+                }
+            }
+        }
+        related
     }
 
     fn install(&self) -> Value {
@@ -109,6 +148,7 @@ impl Parts<'_> {
             .filter(|object| object["kind"] == "Deployment")
             .map(|deployment| {
                 let mut entry = json!({"name": deployment["metadata"]["name"], "spec": deployment["spec"]});
+                watch_targets(&mut entry["spec"]);
                 if let Some(labels) = deployment["metadata"].get("labels") {
                     entry["label"] = labels.clone();
                 }
@@ -159,6 +199,26 @@ impl Parts<'_> {
             }
         }
         owned
+    }
+}
+
+/// Where an operator reads the namespaces that it watches from `WATCH_NAMESPACE`, OLM says which.
+fn watch_targets(deployment: &mut Value) {
+    let containers = deployment
+        .pointer_mut("/template/spec/containers")
+        .and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
+        for variable in container
+            .get_mut("env")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if variable["name"] == "WATCH_NAMESPACE" {
+                let field = json!({"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}});
+                *variable = json!({"name": "WATCH_NAMESPACE", "valueFrom": field});
+            }
+        }
     }
 }
 

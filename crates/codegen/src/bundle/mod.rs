@@ -5,9 +5,10 @@
 //! ClusterServiceVersion: Deployments, the rules of the roles that the operator's account is bound to, webhooks,
 //! definitions with the examples of `config/samples`. Texts that only people can write (a description, its maintainers,
 //! an icon) stand in `config/manifests/bases`, which is written once and is theirs. Invariants: a written bundle has
-//! passed `check`; files that this command did not write are left alone. Inside: `csv` makes the ClusterServiceVersion,
-//! `rights` takes roles apart, `webhooks` the configurations, `check` are the rules of operator-framework/api,
-//! `scorecard` the tests. Not here: building images and catalogs (docker, opm).
+//! passed `check`; files that this command did not write are left alone. Inside: [`catalog`] is what installs one, `csv` makes the ClusterServiceVersion,
+//! `plain` takes manifests that somebody else rendered, `rights` takes roles apart, `webhooks` the configurations,
+//! `check` are the rules of operator-framework/api, [`scorecard`] the tests; [`validate`] judges bundles of others, too.
+//! Not here: building images and catalogs (docker, opm).
 
 use std::collections::BTreeMap;
 
@@ -21,12 +22,19 @@ use crate::plan::{Files, Plan};
 use crate::project::Project;
 use crate::yaml;
 
+pub use plain::{Input, generate, new_base};
+
+pub mod catalog;
 mod check;
 mod csv;
+mod plain;
 mod rights;
-mod scorecard;
+pub mod scorecard;
+pub mod validate;
 mod webhooks;
 
+#[cfg(test)]
+mod plain_tests;
 #[cfg(test)]
 mod tests;
 
@@ -81,42 +89,66 @@ pub fn bundle<'a>(files: &'a dyn Files, options: &Options) -> Result<Plan<'a>, D
     let package = options.package.clone().unwrap_or_else(|| project.name.clone());
     check::words(options, &package)?;
     let mut plan = Plan::new(files);
-    let base = base(&project, &package, options, &mut plan)?;
-    let mut objects = rendered(&project, options, &plan)?;
-    let samples = samples(&plan)?;
-    let rights = rights::of(&mut objects, &project, &mut plan)?;
-    let hooks = webhooks::of(&objects, &mut plan)?;
-    let csv = csv::Parts {
-        project: &project,
-        options,
-        package: &package,
-        base,
-        objects: &objects,
-        samples: &samples,
-        rights,
-        hooks,
-    }
-    .object();
-    let mut manifests = BTreeMap::new();
-    for object in objects {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        // OLM makes the Service of the webhooks itself.
-        if (TAKEN_IN.contains(&kind) && kind != "CustomResourceDefinition") || webhooks::is_service(&object) {
-            continue;
+    let sources = Sources {
+        base: base(&project, &package, options, &mut plan)?,
+        objects: rendered(&project, options, &plan)?,
+        samples: samples(&plan)?,
+        scorecard: scorecard::of(&project, options, &plan)?,
+        project,
+        package,
+    };
+    sources.write(options, plan)
+}
+
+/// What a bundle is made of.
+struct Sources {
+    project: Project,
+    package: String,
+    base: Value,
+    objects: Vec<Value>,
+    samples: Vec<Value>,
+    scorecard: Option<Value>,
+}
+
+impl Sources {
+    /// The files of the bundle.
+    fn write<'a>(mut self, options: &Options, mut plan: Plan<'a>) -> Result<Plan<'a>, Diagnostic> {
+        let rights = rights::of(&mut self.objects, &mut plan)?;
+        let hooks = webhooks::of(&self.objects, &mut plan)?;
+        let services = webhooks::services(&self.objects);
+        let package = &self.package;
+        let csv = csv::Parts {
+            project: &self.project,
+            options,
+            package,
+            base: self.base,
+            objects: &self.objects,
+            samples: &self.samples,
+            rights,
+            hooks,
         }
-        manifests.insert(file_name(&object), without_namespace(object));
+        .object();
+        let mut manifests = BTreeMap::new();
+        for object in self.objects {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            // OLM makes the Service of the webhooks itself.
+            let is_service = kind == "Service" && services.iter().any(|name| object["metadata"]["name"] == **name);
+            if (TAKEN_IN.contains(&kind) && kind != "CustomResourceDefinition") || is_service {
+                continue;
+            }
+            manifests.insert(file_name(&object), without_namespace(object));
+        }
+        let csv_file = format!("{package}.clusterserviceversion.yaml");
+        check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
+        manifests.insert(csv_file, csv);
+        let labels = labels(&self.project, package, options, self.scorecard.is_some());
+        write(&manifests, self.scorecard.as_ref(), &labels, options, &mut plan)?;
+        plan.next.push(format!(
+            "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
+            options.version
+        ));
+        Ok(plan)
     }
-    let csv_file = format!("{package}.clusterserviceversion.yaml");
-    check::bundle(&csv, manifests.values(), &csv_file, &mut plan.warnings)?;
-    manifests.insert(csv_file, csv);
-    let scorecard = scorecard::of(&project, options, &plan)?;
-    let labels = labels(&project, &package, options, scorecard.is_some());
-    write(&manifests, scorecard.as_ref(), &labels, options, &mut plan)?;
-    plan.next.push(format!(
-        "docker build -f bundle.Dockerfile -t REGISTRY/{package}-bundle:v{} .",
-        options.version
-    ));
-    Ok(plan)
 }
 
 /// `config/default` as OLM needs it: with webhooks, but with no certificates of its own.
@@ -147,23 +179,19 @@ fn samples(plan: &Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
 
 /// The people's part of the description; written when it is not there.
 fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>) -> Result<Value, Diagnostic> {
-    let path = format!("config/manifests/bases/{package}.clusterserviceversion.yaml");
-    let wrong = |why: String| {
-        Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
-            .at(Place::file(&path))
-            .because(why)
-            .fix("correct it, or remove it: a new one is written then")
-    };
-    if let Some(text) = plan.read(&path)? {
-        let base = yaml::parse(&text).map_err(wrong)?;
-        let is_whole =
-            base["kind"] == "ClusterServiceVersion" && base["spec"].is_object() && base["metadata"].is_object();
-        let annotations = &base["metadata"]["annotations"];
-        if !is_whole || !(annotations.is_object() || annotations.is_null()) {
-            return Err(wrong(
-                "it is not a ClusterServiceVersion with metadata and a spec".to_owned(),
-            ));
-        }
+    base_in("config/manifests", project, package, options, plan)
+}
+
+/// The same in another folder than the usual one.
+fn base_in(
+    folder: &str,
+    project: &Project,
+    package: &str,
+    options: &Options,
+    plan: &mut Plan<'_>,
+) -> Result<Value, Diagnostic> {
+    let path = format!("{folder}/bases/{package}.clusterserviceversion.yaml");
+    if let Some(base) = written_base(&path, plan)? {
         return Ok(base);
     }
     let base = csv::new_base(project, package, options);
@@ -176,6 +204,33 @@ fn base(project: &Project, package: &str, options: &Options, plan: &mut Plan<'_>
         "describe the operator in {path}; the command does not change it again"
     ));
     Ok(base)
+}
+
+/// The base in a file, if there is one.
+fn written_base(path: &str, plan: &Plan<'_>) -> Result<Option<Value>, Diagnostic> {
+    let Some(text) = plan.read(path)? else {
+        return Ok(None);
+    };
+    let wrong = |why| {
+        Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
+            .at(Place::file(path))
+            .because(why)
+            .fix("correct it, or remove it: a new one is written then")
+    };
+    whole(yaml::parse(&text).map_err(wrong)?, path).map(Some)
+}
+
+/// A base that can be filled in.
+fn whole(base: Value, path: &str) -> Result<Value, Diagnostic> {
+    let is_whole = base["kind"] == "ClusterServiceVersion" && base["spec"].is_object() && base["metadata"].is_object();
+    let annotations = &base["metadata"]["annotations"];
+    if is_whole && (annotations.is_object() || annotations.is_null()) {
+        return Ok(base);
+    }
+    Err(Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
+        .at(Place::file(path))
+        .because("it is not a ClusterServiceVersion with metadata and a spec")
+        .fix("correct it, or remove it: a new one is written then"))
 }
 
 /// Writes the files, and removes those of an earlier bundle.

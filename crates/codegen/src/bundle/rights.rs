@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Plan;
-use crate::project::Project;
+
+/// ClusterRoles that every cluster has, beside those of `system:`.
+const OF_CLUSTERS: [&str; 4] = ["admin", "cluster-admin", "edit", "view"];
 
 /// The rules of one kind of permission, by account.
 #[derive(Debug, Default)]
@@ -20,19 +22,25 @@ pub(super) struct Rights {
     pub(super) namespaced: Vec<Value>,
 }
 
-/// Takes the bindings of the operators' accounts, and the roles that they name, out of the objects.
+/// Takes the bindings of the operators' accounts, and the roles that they name, out of the objects. A binding to a role
+/// that every cluster has stays an object.
 ///
 /// # Errors
 /// When a binding names a role that is not there.
-pub(super) fn of(objects: &mut Vec<Value>, project: &Project, plan: &mut Plan<'_>) -> Result<Rights, Diagnostic> {
-    let accounts: Vec<String> = objects
-        .iter()
-        .filter(|object| object["kind"] == "Deployment")
-        .map(|deployment| account(deployment).to_owned())
-        .collect();
+pub(super) fn of(objects: &mut Vec<Value>, plan: &mut Plan<'_>) -> Result<Rights, Diagnostic> {
+    let mut accounts: Vec<(String, String)> = Vec::new();
+    for deployment in objects.iter().filter(|object| object["kind"] == "Deployment") {
+        let (account, namespace) = (
+            account(deployment).to_owned(),
+            text(&deployment["metadata"]["namespace"]),
+        );
+        if !accounts.iter().any(|(known, _)| *known == account) {
+            accounts.push((account, namespace));
+        }
+    }
     let mut rights = Rights::default();
     let mut gone: Vec<(String, String)> = Vec::new();
-    for account in &accounts {
+    for (account, namespace) in &accounts {
         let (mut cluster, mut namespaced) = (Vec::new(), Vec::new());
         for binding in objects.iter().filter(|object| binds(object, account)) {
             let role = (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
@@ -40,6 +48,10 @@ pub(super) fn of(objects: &mut Vec<Value>, project: &Project, plan: &mut Plan<'_
                 .iter()
                 .find(|object| object["kind"] == role.0.as_str() && object["metadata"]["name"] == role.1.as_str());
             let Some(found) = found else {
+                let is_of_clusters = role.1.starts_with("system:") || OF_CLUSTERS.contains(&role.1.as_str());
+                if role.0 == "ClusterRole" && is_of_clusters {
+                    continue;
+                }
                 return Err(Diagnostic::new(codes::config::BUNDLE, "cannot make the bundle")
                     .at(Place::default().field(format!(
                         "{} {}",
@@ -47,7 +59,7 @@ pub(super) fn of(objects: &mut Vec<Value>, project: &Project, plan: &mut Plan<'_
                         text(&binding["metadata"]["name"])
                     )))
                     .because(format!(
-                        "it names the {} {}, which is not part of config/default",
+                        "it names the {} {}, which is not among the manifests",
                         role.0, role.1
                     ))
                     .fix("add the role to config/rbac, or take the binding out"));
@@ -56,7 +68,7 @@ pub(super) fn of(objects: &mut Vec<Value>, project: &Project, plan: &mut Plan<'_
             if binding["kind"] == "ClusterRoleBinding" {
                 cluster.extend(rules);
             } else {
-                elsewhere(binding, project, plan);
+                elsewhere(binding, namespace, plan);
                 namespaced.extend(rules);
             }
             gone.push((text(&binding["kind"]), text(&binding["metadata"]["name"])));
@@ -86,9 +98,9 @@ fn binds(binding: &Value, account: &str) -> bool {
 }
 
 /// Says that a permission in another namespace becomes one in the operator's.
-fn elsewhere(binding: &Value, project: &Project, plan: &mut Plan<'_>) {
+fn elsewhere(binding: &Value, own: &str, plan: &mut Plan<'_>) {
     let namespace = text(&binding["metadata"]["namespace"]);
-    if namespace.is_empty() || namespace == project.namespace() {
+    if namespace.is_empty() || namespace == own {
         return;
     }
     let name = text(&binding["metadata"]["name"]);

@@ -5,7 +5,7 @@
 use super::*;
 use crate::MemoryFiles;
 
-fn golden(name: &str) -> MemoryFiles {
+pub(super) fn golden(name: &str) -> MemoryFiles {
     let root = format!("{}/../../testdata/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     let mut files = MemoryFiles::default();
     let mut folders = vec![root.clone()];
@@ -23,7 +23,7 @@ fn golden(name: &str) -> MemoryFiles {
     files
 }
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         version: "0.1.0".to_owned(),
         channels: vec!["alpha".to_owned()],
@@ -35,7 +35,7 @@ fn options() -> Options {
     }
 }
 
-fn made(files: &MemoryFiles, options: &Options) -> MemoryFiles {
+pub(super) fn made(files: &MemoryFiles, options: &Options) -> MemoryFiles {
     let plan = bundle(files, options).unwrap_or_else(|wrong| panic!("{wrong}"));
     let mut after = files.clone();
     after.apply(&plan);
@@ -44,7 +44,7 @@ fn made(files: &MemoryFiles, options: &Options) -> MemoryFiles {
     after
 }
 
-fn csv(files: &MemoryFiles) -> Value {
+pub(super) fn csv(files: &MemoryFiles) -> Value {
     let mut found = files
         .0
         .iter()

@@ -7,7 +7,7 @@ use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::plan::Plan;
 
-/// Where the operator listens, and where OLM puts the certificate.
+/// Where operators listen when no Service says it, and where OLM puts the certificate.
 const PORT: u16 = 9443;
 const FOLDER: &str = "/tmp/k8s-webhook-server/serving-certs";
 
@@ -28,17 +28,13 @@ const SAME: [&str; 8] = [
 /// # Errors
 /// When a webhook is reached by a URL, or matches a kind that OLM does not allow.
 pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, Diagnostic> {
-    let deployment = objects.iter().find(|object| object["kind"] == "Deployment");
-    let deployment = deployment
-        .map(|deployment| deployment["metadata"]["name"].clone())
-        .unwrap_or_default();
     let mut definitions = Vec::new();
     for object in objects {
         let kind = match object["kind"].as_str() {
             Some("MutatingWebhookConfiguration") => "MutatingAdmissionWebhook",
             Some("ValidatingWebhookConfiguration") => "ValidatingAdmissionWebhook",
             Some("CustomResourceDefinition") if object["spec"]["conversion"]["strategy"] == "Webhook" => {
-                definitions.push(conversion(object, &deployment));
+                definitions.push(conversion(object, objects));
                 continue;
             }
             _ => continue,
@@ -46,7 +42,7 @@ pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, D
         for webhook in object["webhooks"].as_array().into_iter().flatten() {
             may_be(webhook)?;
             lost(webhook, plan);
-            let mut definition = ends(&deployment);
+            let mut definition = ends(&webhook["clientConfig"], objects);
             definition.insert("generateName".to_owned(), webhook["name"].clone());
             definition.insert("type".to_owned(), json!(kind));
             definition.insert(
@@ -64,22 +60,59 @@ pub(super) fn of(objects: &[Value], plan: &mut Plan<'_>) -> Result<Vec<Value>, D
     Ok(definitions)
 }
 
-/// The ports of every definition.
-fn ends(deployment: &Value) -> Map<String, Value> {
+/// The Deployment and the ports of a definition: those of the Service that the webhook names.
+fn ends(client: &Value, objects: &[Value]) -> Map<String, Value> {
+    let named =
+        |object: &&Value| object["kind"] == "Service" && object["metadata"]["name"] == client["service"]["name"];
+    let service = objects.iter().find(named);
+    let port = client["service"]["port"].as_u64().unwrap_or(443);
+    let ports = service.and_then(|service| service["spec"]["ports"].as_array());
+    let target = ports.into_iter().flatten().find(|entry| entry["port"] == port);
+    let target = target.and_then(|entry| entry.get("targetPort")).cloned();
+    let deployments = || objects.iter().filter(|object| object["kind"] == "Deployment");
+    let selects = |deployment: &&Value| {
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        let selector = service.and_then(|service| service["spec"]["selector"].as_object());
+        selector.is_some_and(|selector| selector.iter().all(|(key, value)| labels[key] == *value))
+    };
+    let deployment = deployments().find(selects).or_else(|| deployments().next());
     Map::from_iter([
-        ("containerPort".to_owned(), json!(443)),
-        ("deploymentName".to_owned(), deployment.clone()),
-        ("targetPort".to_owned(), json!(PORT)),
+        ("containerPort".to_owned(), json!(port)),
+        (
+            "deploymentName".to_owned(),
+            deployment
+                .map(|deployment| deployment["metadata"]["name"].clone())
+                .unwrap_or_default(),
+        ),
+        ("targetPort".to_owned(), target.unwrap_or(json!(PORT))),
     ])
 }
 
-fn conversion(crd: &Value, deployment: &Value) -> Value {
+/// The names of the Services by which webhooks are reached.
+pub(super) fn services(objects: &[Value]) -> Vec<String> {
+    let conversions = objects
+        .iter()
+        .map(|object| &object["spec"]["conversion"]["webhook"]["clientConfig"]);
+    let hooks = objects
+        .iter()
+        .flat_map(|object| object["webhooks"].as_array().into_iter().flatten());
+    let clients = hooks.map(|webhook| &webhook["clientConfig"]).chain(conversions);
+    let named = clients.filter_map(|client| client["service"]["name"].as_str().map(str::to_owned));
+    let usual = objects.iter().filter(|object| is_service(object));
+    named
+        .chain(usual.filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)))
+        .collect()
+}
+
+fn conversion(crd: &Value, objects: &[Value]) -> Value {
     let webhook = &crd["spec"]["conversion"]["webhook"];
-    let kind = crd["spec"]["names"]["singular"].as_str().unwrap_or_default();
+    let names = &crd["spec"]["names"];
+    let kind = names["singular"].as_str().or(names["kind"].as_str());
+    let kind = kind.unwrap_or_default().to_lowercase();
     let path = webhook["clientConfig"]["service"]["path"]
         .as_str()
         .unwrap_or("/convert");
-    let mut definition = ends(deployment);
+    let mut definition = ends(&webhook["clientConfig"], objects);
     definition.insert(
         "admissionReviewVersions".to_owned(),
         webhook["conversionReviewVersions"].clone(),
@@ -142,8 +175,8 @@ fn lost(webhook: &Value, plan: &mut Plan<'_>) {
     }
 }
 
-/// Whether an object is the Service of the webhooks.
-pub(super) fn is_service(object: &Value) -> bool {
+/// Whether an object is the Service of the webhooks of a project.
+fn is_service(object: &Value) -> bool {
     let mut ports = object["spec"]["ports"].as_array().into_iter().flatten();
     object["kind"] == "Service" && ports.any(|port| port["targetPort"] == PORT)
 }

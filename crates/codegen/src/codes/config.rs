@@ -34,6 +34,8 @@ pub const NAMESPACE: Code = Code(617);
 pub const UNCONFIRMED: Code = Code(618);
 /// A bundle that OLM would not take.
 pub const BUNDLE: Code = Code(620);
+/// A bundle cannot be read, or breaks a rule of OLM.
+pub const INVALID_BUNDLE: Code = Code(621);
 
 pub(super) const EXPLANATIONS: &[Explanation] = &[
     Explanation {
@@ -170,5 +172,15 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
                 warning names what OLM cannot express, such as the namespace selector of a webhook: OLM sets its \
                 own.\n\nWrite the description, icon, maintainers and `replaces` to `config/manifests/bases`, which is \
                 scaffolded once and then yours. Certificates are left out: OLM makes them.",
+    },
+    Explanation {
+        code: INVALID_BUNDLE,
+        title: "a bundle is not one that OLM takes",
+        story: "`kubewright bundle validate` reads a folder as OLM does: `metadata/annotations.yaml` names the folder \
+                of the manifests, where each file has one object, and one of them is a ClusterServiceVersion. What \
+                keeps it from being read is named with its file. Otherwise all findings are printed: an error is \
+                something that OLM, a catalog or an API server refuses, a warning something that users \
+                miss.\n\n`--select-optional suite=operatorframework` adds the rules of OperatorHub.io, good practices \
+                and removed APIs; `--list-optional` lists what there is. `-o json` prints the report for programs.",
     },
 ];

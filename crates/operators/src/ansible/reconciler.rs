@@ -77,18 +77,26 @@ impl Reconciler for Ansible {
     }
 
     async fn cleanup(&self, object: Arc<DynamicObject>, ctx: Context) -> Result<Cleanup> {
-        let asked = self.run(&object, &ctx, true).await?;
-        Ok(match asked {
-            Some(period) => Cleanup::RequeueAfter(period),
-            None => Cleanup::Done,
-        })
+        if let Some(period) = self.run(&object, &ctx, true).await? {
+            return Ok(Cleanup::RequeueAfter(period));
+        }
+        // Before the finalizer goes: an operator that dies after that has nobody who would come back for the folder.
+        self.leave(ctx.request()).await?;
+        Ok(Cleanup::Done)
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        let folder = input::folder_of(&self.common.base, &self.watch.kind, &request);
-        let base = self.common.base.clone();
-        blocking(move || input::remove(&base, &folder)).await?;
+        self.leave(&request).await?;
         Ok(Action::await_change())
+    }
+}
+
+impl Ansible {
+    /// Removes the folder of an object's runs.
+    async fn leave(&self, request: &Request) -> Result<()> {
+        let folder = input::folder_of(&self.common.base, &self.watch.kind, request);
+        let base = self.common.base.clone();
+        blocking(move || input::remove(&base, &folder)).await
     }
 }
 

@@ -187,8 +187,24 @@ async fn tail(stream: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
+/// A text without the colors of a terminal, which the runner asks Ansible for.
+fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Numbers and semicolons, and the letter that ends the sequence.
+        let mut rest = part
+            .trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+            .chars();
+        rest.next();
+        plain.push_str(rest.as_str());
+    }
+    plain
+}
+
 /// The lines of an output in which no task's result is.
 fn without_results(output: &str) -> String {
+    let output = without_colors(output);
     let lines = output
         .lines()
         .filter(|line| !line.contains("=> {") && !line.trim().is_empty());
@@ -238,8 +254,8 @@ pub fn mark_latest(folder: &Path, job: &str) -> io::Result<()> {
 /// That the runner is not installed, and what to do.
 pub(super) fn no_program(program: &Path) -> String {
     format!(
-        "there is no program {}; install ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or \
-         VIRTUAL_ENV leads",
+        "there is no program {}; kubewright ansible-operator install makes an environment with it; or install \
+         ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or VIRTUAL_ENV leads",
         program.display()
     )
 }
@@ -296,5 +312,15 @@ mod tests {
     fn results_of_tasks_are_no_part_of_an_error() {
         let output = "ok: [localhost] => {\"data\": \"c2VjcmV0\"}\n\n[ERROR]: no role\n";
         assert_eq!(without_results(output), "[ERROR]: no role");
+    }
+
+    #[test]
+    fn colors_are_no_part_of_an_error() {
+        let check = |output: &str, plain: &str| assert_eq!(without_colors(output), plain, "{output:?}");
+        check("plain", "plain");
+        check("\u{1b}[0;31m[ERROR]: no role\u{1b}[0m\n", "[ERROR]: no role\n");
+        check("\u{1b}[1;35m\u{1b}[0m", "");
+        check("cut \u{1b}[0;3", "cut ");
+        check("\u{1b}[äb", "b");
     }
 }

@@ -23,7 +23,7 @@ use kubewright::prometheus_client::metrics::counter::Counter;
 use kubewright::prometheus_client::metrics::gauge::Gauge;
 use kubewright::prometheus_client::metrics::histogram::Histogram;
 use kubewright::prometheus_client::registry::Registry;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -53,7 +53,7 @@ enum Value {
 #[derive(Debug, Deserialize)]
 struct Asked {
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     description: String,
     counter: Option<Change>,
     gauge: Option<Change>,
@@ -64,13 +64,21 @@ struct Asked {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Change {
+    #[serde(deserialize_with = "given")]
     increment: bool,
+    #[serde(deserialize_with = "given")]
     decrement: bool,
+    #[serde(deserialize_with = "given")]
     set_to_current_time: bool,
     add: Option<f64>,
     subtract: Option<f64>,
     set: Option<f64>,
     observe: Option<f64>,
+}
+
+/// The module sends `null` for what a task does not say.
+fn given<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
 impl UserMetrics {
@@ -268,6 +276,7 @@ mod tests {
         let change = |body: serde_json::Value| metrics.change(serde_json::from_value(body).expect("a request"));
         let works = |body: serde_json::Value| assert_eq!(change(body.clone()), Ok(()), "{body}");
         works(json!({"name": "runs", "description": "how many", "counter": {}}));
+        works(json!({"name": "runs", "counter": {"increment": null, "add": null}, "gauge": null, "description": null}));
         works(json!({"name": "runs", "counter": {"increment": true}}));
         works(json!({"name": "runs", "counter": {"add": 2}}));
         works(json!({"name": "room", "description": "how much", "gauge": {"set": 5}}));

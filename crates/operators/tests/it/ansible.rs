@@ -8,6 +8,7 @@ use kubewright::kube::api::{Patch, PatchParams};
 use kubewright_operators::ansible::operator;
 use serde_json::json;
 
+use crate::killed::Killed;
 use crate::support::{Counts, Job, Scene, json as read, until};
 
 #[tokio::test]
@@ -202,4 +203,40 @@ async fn a_kind_may_come_later_than_its_operator() {
     scene.create("a", "well", &[]).await;
     scene.wait("a", "ran", |job| job.holds("Successful")).await;
     running.stop().await.unwrap();
+}
+
+/// The life of an object whose operator is gone after so many of its writes, and is started anew. How many writes the
+/// two sent.
+async fn lives(dies_after: usize) -> usize {
+    let finalizer = "  finalizer:\n    name: test.example.com/finalizer\n    vars: {state: absent}\n";
+    let scene = Scene::new(finalizer).await;
+    let killed = Killed::after(&scene.cluster, dies_after, |call| call.group == "test.example.com");
+    let first = scene.run().await;
+    let life = async {
+        scene.create("a", "well", &[]).await;
+        scene.wait("a", "ran", |job| job.holds("Successful")).await;
+        let patch = Patch::Merge(json!({"spec": {"nodeCount": 2}}));
+        let params = PatchParams::default();
+        scene.api().patch("a", &params, &patch).await.unwrap();
+        let folder = scene.runs("a");
+        until("a change of the spec leads to a run", || {
+            fs::read_to_string(folder.join("given")).is_ok_and(|given| given.contains("\"node_count\":2"))
+        })
+        .await;
+        scene.wait("a", "ran again", |job| job.holds("Successful")).await;
+        scene.api().delete("a", &Default::default()).await.unwrap();
+        let gone = scene.cluster.wait_gone::<Job>(Some(&scene.namespace), "a").await;
+        gone.unwrap();
+        until("nothing is left of it", || !folder.exists()).await;
+    };
+    killed.succeeded(first, scene.run(), life).await
+}
+
+#[tokio::test]
+async fn an_operator_may_be_killed_after_each_of_its_writes() {
+    let writes = lives(usize::MAX).await;
+    assert!(writes >= 6, "statuses and a finalizer are written: {writes}");
+    for dies_after in 1..=writes {
+        lives(dies_after).await;
+    }
 }

@@ -9,6 +9,7 @@
 
 mod ansible;
 mod helm;
+mod killed;
 mod proxy;
 mod real;
 mod support;

@@ -108,6 +108,27 @@ data: {text: {{ .Values.text | quote }}}
     ),
 ];
 
+/// A ConfigMap, and a hook that is refused for the text `broken`.
+pub(super) const FAILING: Files = &[
+    ("Chart.yaml", "apiVersion: v2\nname: failing\nversion: 0.1.0\n"),
+    ("values.yaml", "text: a\n"),
+    (
+        "templates/all.yaml",
+        r#"apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {text: {{ .Values.text | quote }}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ if eq .Values.text "broken" }}IT-CANNOT-BE{{ else }}{{ .Release.Name }}-hook{{ end }}
+  annotations: {helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: before-hook-creation}
+data: {text: hook}
+"#,
+    ),
+];
+
 /// A folder with a chart in it.
 pub(super) fn write(files: Files) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");

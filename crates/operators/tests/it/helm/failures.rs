@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::charts;
 use super::kit::{World, real_helm};
+use crate::killed::Killed;
 
 /// A program that plays Helm: it writes down how it was called, and then does as `script` says.
 fn fake(script: &str) -> (TempDir, PathBuf) {
@@ -200,4 +201,75 @@ async fn an_upgrade_that_is_refused_is_rolled_back() {
     assert_eq!(site.condition("Deployed"), "True UpgradeSuccessful");
     let deployment = world.api::<Deployment>().get("shop").await.expect("it is there");
     assert_eq!(deployment.spec.and_then(|spec| spec.replicas), Some(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_fails_is_told_and_the_release_comes_right() {
+    let Some(helm) = real_helm() else { return };
+    let world = World::new(helm).await;
+    let (_chart, _running) = world.sites(charts::FAILING).await;
+    world.create("a", json!({}), json!({"text": "broken"})).await;
+    let site = world.condition("a", "ReleaseFailed", "True InstallError").await;
+    let message = site.message("ReleaseFailed");
+    assert!(message.contains("IT-CANNOT-BE"), "{message}");
+    world.change("a", json!({"text": "right"})).await;
+    let site = world.condition("a", "ReleaseFailed", "").await;
+    assert!(
+        site.condition("Deployed").starts_with("True "),
+        "{}",
+        site.condition("Deployed")
+    );
+    // Of a release that is deployed: it goes back to what it was.
+    world.change("a", json!({"text": "broken"})).await;
+    world.condition("a", "ReleaseFailed", "True UpgradeError").await;
+    let map = world.api::<k8s_openapi::api::core::v1::ConfigMap>().get("a").await;
+    let text = map.expect("it is there").data.unwrap_or_default().remove("text");
+    assert_eq!(text.as_deref(), Some("right"), "the one before is restored");
+    world.change("a", json!({"text": "better"})).await;
+    world.condition("a", "ReleaseFailed", "").await;
+    let namespace = Some(world.namespace.as_str());
+    world.delete("a").await;
+    let gone = world.cluster.wait_gone::<super::kit::Site>(namespace, "a").await;
+    gone.expect("it is gone");
+}
+
+/// The life of a release whose operator is gone after so many of its writes. How many writes there were.
+async fn lives(helm: PathBuf, dies_after: usize) -> usize {
+    let world = World::new(helm).await;
+    let killed = Killed::after(&world.cluster, dies_after, |call| call.group == "demo.example.com");
+    let chart = charts::write(charts::STRICT);
+    let watches = "- {group: demo.example.com, version: v1alpha1, kind: Site, chart: CHART}\n";
+    let first = world.run(watches, &chart).await;
+    let successor = world.run(watches, &chart);
+    let life = async {
+        world.create("a", json!({}), json!({"text": "one"})).await;
+        world.condition("a", "Deployed", "True InstallSuccessful").await;
+        world.change("a", json!({"text": "two"})).await;
+        let settings = |map: &k8s_openapi::api::core::v1::ConfigMap| {
+            map.data
+                .as_ref()
+                .is_some_and(|data| data.get("text").is_some_and(|text| text == "two"))
+        };
+        let namespace = Some(world.namespace.as_str());
+        let upgraded =
+            world
+                .cluster
+                .wait_for::<k8s_openapi::api::core::v1::ConfigMap>(namespace, "a", "is upgraded", settings);
+        upgraded.await.expect("it is upgraded");
+        world.delete("a").await;
+        let gone = world.cluster.wait_gone::<super::kit::Site>(namespace, "a").await;
+        gone.expect("it is gone");
+        assert_eq!(world.revisions("a").await, "", "the release is uninstalled");
+    };
+    killed.succeeded(first, successor, life).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_may_be_killed_after_each_of_its_writes() {
+    let Some(helm) = real_helm() else { return };
+    let writes = lives(helm.clone(), usize::MAX).await;
+    assert!(writes >= 4, "statuses and a finalizer are written: {writes}");
+    for dies_after in 1..=writes {
+        lives(helm.clone(), dies_after).await;
+    }
 }

@@ -154,7 +154,7 @@ async fn many_objects_at_once_have_a_release_each() {
     let Some(helm) = real_helm() else { return };
     let world = World::new(helm).await;
     let (_chart, running) = world.sites(charts::HOOKED).await;
-    let names: Vec<String> = (0..6).map(|number| format!("site-{number}")).collect();
+    let names: Vec<String> = (0..50).map(|number| format!("site-{number}")).collect();
     for name in &names {
         world.create(name, json!({}), json!({"text": name})).await;
     }

@@ -100,6 +100,7 @@ pub struct Outside {
     start: Duration,
     patience: Duration,
     longest: Duration,
+    rest: Duration,
     again: Option<String>,
     told: OnProgress,
 }
@@ -138,6 +139,7 @@ impl Outside {
             start: Duration::from_secs(120),
             patience: Duration::from_secs(30),
             longest: Duration::from_secs(60),
+            rest: Duration::ZERO,
             again: None,
             told: Arc::new(|_| {}),
         }
@@ -256,6 +258,13 @@ impl Outside {
         self
     }
 
+    /// How long nothing happens at least, until the operator counts as at rest: more than it ever works between two
+    /// requests. Default as long as it took to start, between one second and five.
+    pub fn rest(mut self, rest: Duration) -> Outside {
+        self.rest = rest;
+        self
+    }
+
     /// How long the undisturbed run may take to come to rest after a step. Default a minute.
     pub fn longest_rest(mut self, longest: Duration) -> Outside {
         self.longest = longest;
@@ -301,7 +310,8 @@ impl Outside {
             replicas: self.replicas,
             start: self.start,
             patience: self.patience,
-            longest: self.longest,
+            longest: self.longest.max(self.rest * 6),
+            rest: self.rest,
             active: Arc::new(Semaphore::new(self.jobs)),
             lasting: Mutex::default(),
         };

@@ -72,6 +72,8 @@ pub(super) struct Stage {
     pub(super) patience: Duration,
     /// How long an undisturbed run may take to come to rest after a step.
     pub(super) longest: Duration,
+    /// How long nothing happens at least until the operator is at rest.
+    pub(super) rest: Duration,
     /// Of the runs that are played side by side; who waits with patience gives it back.
     pub(super) active: Arc<Semaphore>,
     /// Differences that did not go away.
@@ -414,7 +416,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             return Err(idle(stage, &player));
         }
     }
-    player.rest = begin.elapsed().clamp(REST.0, REST.1);
+    player.rest = begin.elapsed().clamp(REST.0, REST.1).max(stage.rest);
     let mut watched = player.seam.traffic(|of| of.watched.clone());
     let first_delete = made.iter().position(Step::deletes);
     let mut rested = rests(&mut player, &mut noise).await?;
@@ -452,7 +454,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     let output = player.outputs.last().cloned();
     player.finish(&mut run).await;
     Ok(Reference {
-        quiet: quiet(&run),
+        quiet: quiet(&run, stage.rest),
         run,
         mask: Mask::default(),
         noise,
@@ -464,14 +466,14 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
 }
 
 /// Twice as long as the longest time between two things of which one led to the other.
-fn quiet(run: &Run) -> Duration {
+fn quiet(run: &Run, rest: Duration) -> Duration {
     let entries = &run.log.entries;
     let pairs = entries.windows(2).filter(|pair| pair[0].step == pair[1].step);
     // What comes after a whole rest came of itself.
     let gaps = pairs
         .map(|pair| pair[1].at.saturating_sub(pair[0].at))
-        .filter(|gap| *gap < REST.0);
-    (gaps.max().unwrap_or_default() * 2).clamp(QUIET.0, QUIET.1)
+        .filter(|gap| *gap < REST.0.max(rest));
+    (gaps.max().unwrap_or_default() * 2).clamp(QUIET.0, QUIET.1.max(rest))
 }
 
 /// Waits until an undisturbed run has come to rest; `false` when it never does.

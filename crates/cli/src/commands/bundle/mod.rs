@@ -1,6 +1,6 @@
-//! `kubewright bundle`: the operator as the Operator Lifecycle Manager takes it.
+//! `kubewright bundle`: the operator as the Operator Lifecycle Manager takes it; and what is done with bundles.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use kubewright_codegen::{Diagnostic, Files, Place, bundle, codes};
 
 use crate::files::Disk;
@@ -9,9 +9,20 @@ use crate::project::Project;
 use crate::rollout::image_or_variable;
 use crate::scaffolding::Writing;
 
+pub(crate) mod cleanup;
+pub(crate) mod generate;
+mod olm;
+mod run;
+pub(crate) mod scorecard;
+mod validate;
+
 /// Write a bundle for the Operator Lifecycle Manager: a ClusterServiceVersion from config/, metadata, a Dockerfile
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+
     /// Version of the operator [default: the one in Cargo.toml]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
@@ -44,10 +55,53 @@ pub(crate) struct Arguments {
     writing: Writing,
 }
 
+#[derive(Debug, Subcommand)]
+enum What {
+    Validate(validate::Arguments),
+    Generate(generate::Arguments),
+    Scorecard(scorecard::Arguments),
+    Run(run::Arguments),
+    Cleanup(cleanup::Arguments),
+}
+
+/// `generate bundle` and `generate kustomize manifests`, as Makefiles of operator-sdk have them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Generate {
+    Bundle(generate::Arguments),
+    /// Write the base of the bundle
+    #[command(subcommand)]
+    Kustomize(Kustomize),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kustomize {
+    Manifests(generate::Base),
+}
+
+impl Generate {
+    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+        match self {
+            Generate::Bundle(generate) => generate.run(output),
+            Generate::Kustomize(Kustomize::Manifests(base)) => base.run(output),
+        }
+    }
+}
+
 const ATTEMPTED: &str = "cannot make the bundle";
 
 impl Arguments {
-    pub(crate) fn run(self, output: Format) -> Result<(), Failure> {
+    pub(crate) async fn run(self, output: Format) -> Result<(), Failure> {
+        match self.what {
+            Some(What::Validate(validate)) => validate.run(output).await,
+            Some(What::Generate(generate)) => generate.run(output),
+            Some(What::Scorecard(scorecard)) => scorecard.run(output),
+            Some(What::Run(run)) => run.run(output).await,
+            Some(What::Cleanup(cleanup)) => cleanup.run(output).await,
+            None => self.write(output),
+        }
+    }
+
+    fn write(self, output: Format) -> Result<(), Failure> {
         let disk = Disk::here()?;
         Project::find(disk.root())?;
         let package = package(&disk)?;
