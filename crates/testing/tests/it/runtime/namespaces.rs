@@ -11,6 +11,8 @@ use kubewright::{Action, Context, Controller, Event, Manager, Reconciler, Reques
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use tokio::sync::watch;
 
+use super::server::{FORBIDDEN, Server, with_built};
+
 /// Copies each ConfigMap into a Secret.
 struct Copier;
 
@@ -118,5 +120,33 @@ async fn several_namespaces_are_one_view() -> Result<()> {
 
     stop.stop();
     running.await.expect("no panic").expect("it stops in order");
+    Ok(())
+}
+
+/// A manager of some namespaces lists no other, so a Role in each is enough for it.
+#[tokio::test]
+async fn a_manager_of_some_namespaces_asks_for_no_other() -> Result<()> {
+    for (namespaces, restricted) in [(&["a"][..], "namespace a"), (&["b", "a", "b"], "namespaces a, b")] {
+        let server = Server::in_real_time().await;
+        let allowed: Vec<String> = namespaces.iter().map(|name| format!("/namespaces/{name}/")).collect();
+        server.fault(move |seen| {
+            let inside = allowed.iter().any(|path| seen.path.contains(path));
+            (["LIST", "WATCH"].contains(&seen.verb) && !inside).then_some(FORBIDDEN)
+        });
+        let manager = server.manager().namespaces(namespaces.iter().copied());
+        let manager = manager.add(Controller::of(Copier).owns::<Secret>()).build()?;
+        let (client, ready) = (manager.client(), manager.ready());
+        with_built(manager, async {
+            ready.await;
+            client.list::<ConfigMap>(None).await.expect("those inside");
+            let elsewhere = client
+                .get::<ConfigMap>(Some("x"), "x")
+                .await
+                .expect_err("it is not cached");
+            let told = format!("cannot read configmaps in namespace x: this manager is restricted to {restricted}");
+            assert_eq!(elsewhere.to_string(), told);
+        })
+        .await;
+    }
     Ok(())
 }
