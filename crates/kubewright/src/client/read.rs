@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target, scoped};
 use crate::cache::{
-    EngineStore, Informer, KindInformers, KubeMeta, Listed, Objects, SharedInformer, decode_page, filed, matching,
-    orphans, owned_by,
+    EngineStore, Informer, KindInformers, KubeMeta, Listed, Objects, Scope, SharedInformer, decode_page, filed,
+    matching, orphans, owned_by,
 };
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
@@ -176,6 +176,8 @@ const ONE_BY_ONE: usize = 4;
 const ONE_BY_ONE_IN: usize = 16;
 /// How many of them are asked for at the same time.
 const ASKED_AT_ONCE: usize = 8;
+/// How many objects one page has, as informers list.
+const PAGE: u32 = 500;
 
 /// Which objects of a kind.
 #[derive(Clone, Copy)]
@@ -405,6 +407,26 @@ impl Client {
             None => format!("list {}", informer.name()),
         };
         self.listed_live(form, namespace.or(scope.namespace.as_deref()), &params, &attempt)
+            .await
+    }
+
+    /// A page of the metadata of all objects in this scope of the informer's resource.
+    pub(crate) async fn metadata_page(
+        &self,
+        informer: &SharedInformer,
+        scope: Scope,
+        token: Option<String>,
+    ) -> Result<ListPage<dyn Cached>> {
+        let params = ListParams {
+            label_selector: (!scope.labels.selects_all()).then(|| scope.labels.to_string()),
+            field_selector: scope.fields,
+            limit: Some(PAGE),
+            continue_token: token,
+            ..Default::default()
+        };
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
+        let attempt = format!("list {}", informer.name());
+        self.listed_live(&form, scope.namespace.as_deref(), &params, &attempt)
             .await
     }
 
