@@ -12,7 +12,7 @@
 //! let cluster = TestCluster::start().await?;
 //! let namespace = cluster.namespace().await?;
 //! // The controllers of the cluster give every namespace a service account.
-//! cluster.wait_for::<ServiceAccount>(Some(&namespace), "default", "exists", |_| true).await?;
+//! cluster.wait_for::<ServiceAccount>(&namespace, "default", "exists", |_| true).await?;
 //! # Ok(()) }
 //! ```
 //!

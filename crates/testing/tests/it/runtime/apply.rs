@@ -131,7 +131,7 @@ async fn apply_creates_patches_what_differs_and_sends_nothing_else() -> Result<(
     let store = client.cache().pinned::<ConfigMap>().store();
     let has_theirs = |child: &ConfigMap| data(child).contains(&"theirs");
     eventually("the cache has it", || {
-        store.get(Some("a"), "child").is_some_and(|child| has_theirs(&child))
+        store.get("a", "child").is_some_and(|child| has_theirs(&child))
     })
     .await;
     let applied = ctx.apply(desired("2")).await?;

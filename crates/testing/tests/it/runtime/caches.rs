@@ -80,9 +80,9 @@ async fn rf11_an_object_that_does_not_decode_is_skipped_and_read_again_when_it_c
         assert_eq!(names(&bombs), ["good"]);
         assert!(says(bombs.health(), "Bomb a/bad"), "{:?}", bombs.health());
         let unreadable: Vec<Request> = bombs.unreadable().into_iter().map(|one| one.request).collect();
-        assert_eq!(unreadable, [Request::new(Some("a"), "bad")]);
+        assert_eq!(unreadable, [Request::new("a", "bad")]);
         // "It does not exist" would be an invention.
-        let error = client.get::<Bomb>(Some("a"), "bad").await.expect_err("it is there");
+        let error = client.get::<Bomb>("a", "bad").await.expect_err("it is there");
         assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
         assert!(
             error.is_terminal() && error.to_string().contains("Bomb a/bad"),
@@ -217,10 +217,10 @@ async fn rf11_what_nobody_reads_is_not_decoded() -> Result<()> {
         ["Added { initial: true } a/bad", "Added { initial: true } a/good"]
     );
 
-    assert!(bombs.store().get(Some("a"), "bad").is_none());
+    assert!(bombs.store().get("a", "bad").is_none());
     assert!(says(bombs.health(), "Bomb a/bad"), "{:?}", bombs.health());
     assert_eq!((bombs.unreadable().len(), bombs.store().len()), (1, 1));
-    let error = client.get::<Bomb>(Some("a"), "bad").await.expect_err("it is there");
+    let error = client.get::<Bomb>("a", "bad").await.expect_err("it is there");
     assert!(matches!(error, Error::Undecodable { .. }), "{error:?}");
 
     // A handler of the type is not told of it, and of its change as of something new.
@@ -234,7 +234,7 @@ async fn rf11_what_nobody_reads_is_not_decoded() -> Result<()> {
     // From now on objects are decoded when they come, and the last state that could be read stays.
     server.put::<Bomb>(bomb("good", "broken")).await;
     eventually("it is reported", || says(bombs.health(), "Bomb a/good")).await;
-    assert!(bombs.store().get(Some("a"), "good").is_some());
+    assert!(bombs.store().get("a", "good").is_some());
     Ok(())
 }
 
@@ -247,11 +247,11 @@ async fn rf5_a_server_without_send_initial_events_is_listed_in_pages() -> Result
         server.put::<ConfigMap>(raw(&format!("c{number:04}"), "1")).await;
     }
     let client = server.client();
-    assert_eq!(client.list::<ConfigMap>(Some("a")).await?.len(), 501);
+    assert_eq!(client.list::<ConfigMap>("a").await?.len(), 501);
     assert_eq!(server.seen("LIST", "/configmaps").len(), 2);
     server.put::<ConfigMap>(raw("later", "1")).await;
     let store = client.cache().informer::<ConfigMap>().store();
-    eventually("the watch goes on", || store.get(Some("a"), "later").is_some()).await;
+    eventually("the watch goes on", || store.get("a", "later").is_some()).await;
     Ok(())
 }
 

@@ -77,7 +77,7 @@ async fn the_pods_of_a_node_are_found() -> Result<()> {
     pod("three", Some("b")).await?;
     pod("four", None).await?;
     until([("a", 2), ("b", 1)]).await;
-    let one = client.get::<Pod>(Some("default"), "one").await?.expect("it is there");
+    let one = client.get::<Pod>("default", "one").await?.expect("it is there");
     client
         .delete_with(&*one, DeleteParams::default().grace_period(0))
         .await?;
@@ -116,7 +116,7 @@ async fn k1_an_index_shows_own_writes() -> Result<()> {
             .clone()
             .expect("it is lent");
         let of = async |client: Client, value: &str| -> Vec<String> {
-            let found = client.list_by_index::<ConfigMap>(Some("a"), "data", value).await;
+            let found = client.list_by_index::<ConfigMap>("a", "data", value).await;
             found
                 .expect("a list")
                 .iter()

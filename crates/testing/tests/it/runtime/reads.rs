@@ -27,14 +27,14 @@ fn lose_answers(server: &Server) {
 async fn k1_a_read_waits_until_the_cache_shows_the_write() -> Result<()> {
     let server = Server::new().await;
     let client = server.client();
-    assert_eq!(client.get::<ConfigMap>(Some("a"), "x").await?, None);
+    assert_eq!(client.get::<ConfigMap>("a", "x").await?, None);
     server.hold_watches(true);
     client.create(&config("x", "1")).await?;
     let other = client.clone();
-    let reading = started(async move { other.get::<ConfigMap>(Some("a"), "x").await }).await;
+    let reading = started(async move { other.get::<ConfigMap>("a", "x").await }).await;
     assert!(!reading.is_finished(), "its cache has not seen the write");
     // Other keys are not held up.
-    assert_eq!(client.get::<ConfigMap>(Some("a"), "other").await?, None);
+    assert_eq!(client.get::<ConfigMap>("a", "other").await?, None);
     server.hold_watches(false);
     let read = reading.await.expect("no panic")?.expect("it exists");
     assert_eq!(value_of(&read), "1");
@@ -53,14 +53,11 @@ async fn k1_after_the_deadline_one_object_is_read_live_and_a_list_is_stale() -> 
     client.list::<ConfigMap>(None).await?;
     server.hold_watches(true);
     client.create(&config("x", "1")).await?;
-    let read = client.get::<ConfigMap>(Some("a"), "x").await?.expect("it exists");
+    let read = client.get::<ConfigMap>("a", "x").await?.expect("it exists");
     assert_eq!((value_of(&read), looked_up(&server, "x")), ("1", 1));
-    let error = client
-        .list::<ConfigMap>(Some("a"))
-        .await
-        .expect_err("our write is not shown");
+    let error = client.list::<ConfigMap>("a").await.expect_err("our write is not shown");
     assert!(matches!(error, Error::Stale { .. }), "{error}");
-    client.list::<ConfigMap>(Some("b")).await?; // nothing was written there
+    client.list::<ConfigMap>("b").await?; // nothing was written there
     Ok(())
 }
 
@@ -83,11 +80,11 @@ async fn k3_after_an_own_delete_the_object_is_gone() -> Result<()> {
     let server = Server::new().await;
     let client = server.client();
     server.put::<ConfigMap>(raw("x", "1")).await;
-    let object = client.get::<ConfigMap>(Some("a"), "x").await?.expect("it exists");
+    let object = client.get::<ConfigMap>("a", "x").await?.expect("it exists");
     server.hold_watches(true);
     assert!(client.delete(&object).await?);
     let other = client.clone();
-    let reading = started(async move { other.get::<ConfigMap>(Some("a"), "x").await }).await;
+    let reading = started(async move { other.get::<ConfigMap>("a", "x").await }).await;
     assert!(!reading.is_finished());
     server.hold_watches(false);
     assert_eq!(reading.await.expect("no panic")?, None);
@@ -103,12 +100,12 @@ async fn k3_a_deleted_object_that_the_cache_had_not_seen_is_not_seen_later() -> 
     server.hold_watches(true);
     server.put::<ConfigMap>(raw("x", "1")).await;
     let created = server.version();
-    let live = client.live::<ConfigMap>(Some("a"), "x").await?.expect("it exists");
+    let live = client.live::<ConfigMap>("a", "x").await?.expect("it exists");
     assert!(client.delete(&live).await?);
-    assert_eq!(client.get::<ConfigMap>(Some("a"), "x").await?, None);
+    assert_eq!(client.get::<ConfigMap>("a", "x").await?, None);
     server.deliver_up_to(created);
     let other = client.clone();
-    let read = started(async move { other.get::<ConfigMap>(Some("a"), "x").await }).await;
+    let read = started(async move { other.get::<ConfigMap>("a", "x").await }).await;
     assert!(!read.is_finished(), "its creation has arrived, its deletion not");
     server.hold_watches(false);
     assert_eq!(read.await.expect("no panic")?, None);
@@ -144,7 +141,7 @@ async fn k4_dry_runs_and_refusals_do_not_hold_reads_and_lost_answers_are_looked_
     lose_answers(&server);
     client.create(&config("lost", "1")).await.expect_err("no answer");
     server.no_fault();
-    let read = client.get::<ConfigMap>(Some("a"), "lost").await?;
+    let read = client.get::<ConfigMap>("a", "lost").await?;
     assert!(read.is_some(), "the write had happened, and the API was asked");
     Ok(())
 }
@@ -159,7 +156,7 @@ async fn k1_a_list_waits_for_the_writes_before_it_and_for_no_later_one() -> Resu
     client.create(&config("x", "1")).await?;
     let before = server.version();
     let other = client.clone();
-    let list = started(async move { other.list::<ConfigMap>(Some("a")).await }).await;
+    let list = started(async move { other.list::<ConfigMap>("a").await }).await;
     client.create(&config("y", "1")).await?;
     assert!(!list.is_finished(), "x is not there yet");
     server.deliver_up_to(before);
@@ -179,8 +176,8 @@ async fn k1_a_write_into_a_selected_scope_is_waited_for() -> Result<()> {
         server.hold_watches(true);
         let change = Patch::Merge(change);
         match subresource {
-            "status" => client.patch_status::<Pod, Value>(Some("a"), "x", &change).await?,
-            _ => client.patch::<Pod, Value>(Some("a"), "x", &change).await?,
+            "status" => client.patch_status::<Pod, Value>("a", "x", &change).await?,
+            _ => client.patch::<Pod, Value>("a", "x", &change).await?,
         };
         let list = started(async move { client.list_from(&pods, None).await }).await;
         assert!(!list.is_finished(), "it shows what was before the write");
@@ -211,9 +208,9 @@ async fn k4_a_write_whose_future_was_dropped_is_looked_up() -> Result<()> {
         created.await.expect_err("no answer");
     }
     server.no_fault();
-    let read = client.get::<ConfigMap>(Some("a"), "lost").await?;
+    let read = client.get::<ConfigMap>("a", "lost").await?;
     assert!(read.is_some(), "the API was asked");
-    let list = started(async move { client.list::<ConfigMap>(Some("a")).await }).await;
+    let list = started(async move { client.list::<ConfigMap>("a").await }).await;
     assert!(!list.is_finished(), "both were written, neither is shown");
     server.hold_watches(false);
     assert_eq!(list.await.expect("no panic")?.len(), 2);
@@ -234,13 +231,13 @@ async fn k4_readers_that_wait_for_the_same_answer_ask_once() -> Result<()> {
     };
     let get = |name: &'static str| {
         let client = client.clone();
-        async move { client.get::<ConfigMap>(Some("a"), name).await }
+        async move { client.get::<ConfigMap>("a", name).await }
     };
     let shown = || server.deliver_up_to(server.version());
 
     lost("one").await;
-    let lists = [client.clone(), client.clone()]
-        .map(|client| tokio::spawn(async move { client.list::<ConfigMap>(Some("a")).await }));
+    let lists =
+        [client.clone(), client.clone()].map(|client| tokio::spawn(async move { client.list::<ConfigMap>("a").await }));
     let gets = [(); 3].map(|()| tokio::spawn(get("one")));
     tokio::time::sleep(Duration::from_millis(1)).await;
     shown();
@@ -284,10 +281,10 @@ async fn k1_no_read_waits_for_a_write_without_a_receipt() -> Result<()> {
     quiet.create(&config("lost", "1")).await.expect_err("no answer");
     server.no_fault();
     for name in ["x", "lost"] {
-        assert_eq!(client.get::<ConfigMap>(Some("a"), name).await?, None);
+        assert_eq!(client.get::<ConfigMap>("a", name).await?, None);
         assert_eq!(looked_up(&server, name), 0, "{name}");
     }
-    assert_eq!(client.list::<ConfigMap>(Some("a")).await?.len(), 0);
+    assert_eq!(client.list::<ConfigMap>("a").await?.len(), 0);
     Ok(())
 }
 
@@ -310,9 +307,9 @@ async fn k4_a_write_before_a_restore_holds_nobody_for_ever() -> Result<()> {
     server.lead_to(&restored);
     server.hold_watches(false);
     let store = informer.store();
-    eventually("the new history is there", || store.get(Some("default"), "x").is_some()).await;
+    eventually("the new history is there", || store.get("default", "x").is_some()).await;
     let before = Instant::now();
-    assert_eq!(client.list::<ConfigMap>(Some("a")).await?.len(), 0);
+    assert_eq!(client.list::<ConfigMap>("a").await?.len(), 0);
     assert!(before.elapsed() < Duration::from_secs(1));
     Ok(())
 }

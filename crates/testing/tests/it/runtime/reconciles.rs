@@ -89,7 +89,7 @@ async fn watches_and_predicates_choose_what_leads_to_a_reconcile() -> Result<()>
     let scripted = Scripted::idle();
     let controller = Controller::of(scripted.clone())
         .with_predicate::<Pod>(predicate::generation_changed)
-        .watches::<ConfigMap>(|config| vec![Request::new(config.metadata.namespace.as_deref(), value_of(config))])
+        .watches::<ConfigMap>(|config| vec![Request::new(&config.metadata.namespace, value_of(config))])
         .watches_all_of::<Secret>();
     // What the server itself keeps in ConfigMaps points nowhere.
     let runs = || -> Vec<String> {

@@ -491,12 +491,11 @@ impl Reconciler for Scripted {
     }
 }
 
+type Outcomes = Arc<Mutex<Vec<Outcome>>>;
+
 /// Collects how reconciles ended.
-pub(super) fn outcomes() -> (
-    Arc<Mutex<Vec<Outcome>>>,
-    Arc<impl Fn(&Observation) + Send + Sync + 'static>,
-) {
-    let all: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+pub(super) fn outcomes() -> (Outcomes, Arc<impl Fn(&Observation) + Send + Sync + 'static>) {
+    let all = Outcomes::default();
     let sink = all.clone();
     let observer = move |what: &Observation| {
         if let Observation::ReconcileFinished { outcome, .. } = what {

@@ -43,7 +43,7 @@ async fn every_request_has_a_deadline() {
     let before = Instant::now();
     let error = client.create(&config("x", "1")).await.expect_err("no answer");
     assert!(error.to_string().contains("did not answer within 7s"), "{error}");
-    client.live::<ConfigMap>(Some("a"), "x").await.expect_err("no answer");
+    client.live::<ConfigMap>("a", "x").await.expect_err("no answer");
     assert_eq!(before.elapsed().as_secs(), 14);
 }
 
@@ -54,7 +54,7 @@ async fn patch_status_sends_the_change_against_the_newest_state() -> Result<()> 
     server.put::<Pod>(pod("p")).await;
     server.put_status("p", json!({ "phase": "Running" })).await;
     client.list::<Pod>(None).await?; // the kind is cached
-    let pod = client.live::<Pod>(Some("a"), "p").await?.expect("it exists");
+    let pod = client.live::<Pod>("a", "p").await?.expect("it exists");
     let ctx = Context::detached(client.clone(), "test", &pod);
     let phase =
         |phase: &'static str| move |pod: &mut Pod| pod.status.get_or_insert_default().phase = Some(phase.to_owned());
@@ -96,7 +96,7 @@ async fn k6_patch_status_loses_no_condition_of_another_writer() -> Result<()> {
     server.put::<Pod>(pod("p")).await;
     server.put_status("p", conditions(&["A"])).await;
     client.list::<Pod>(None).await?; // the kind is cached
-    let pod = client.live::<Pod>(Some("a"), "p").await?.expect("it exists");
+    let pod = client.live::<Pod>("a", "p").await?.expect("it exists");
     server.hold_watches(true);
     server.put_status("p", conditions(&["A", "Theirs"])).await;
     let add = |pod: &mut Pod| {
@@ -124,14 +124,14 @@ async fn an_update_is_judged_by_the_server_alone() -> Result<()> {
     let server = Server::new().await;
     let client = server.client();
     server.put::<ConfigMap>(raw("x", "1")).await;
-    let object = client.get::<ConfigMap>(Some("a"), "x").await?.expect("it exists");
+    let object = client.get::<ConfigMap>("a", "x").await?.expect("it exists");
     client.update(&*object).await?; // nothing has changed
     // The cache lags: its state equals the wanted one, and the server knows better.
     server.hold_watches(true);
     server.put::<ConfigMap>(raw("x", "7")).await;
     let error = client.update(&*object).await.expect_err("it has changed since");
     assert!(error.is_conflict(), "{error}");
-    let mut changed = client.live::<ConfigMap>(Some("a"), "x").await?.expect("it exists");
+    let mut changed = client.live::<ConfigMap>("a", "x").await?.expect("it exists");
     changed.data = config("x", "2").data;
     client.update(&changed).await?;
     let error = client.update(&changed).await.expect_err("it has changed since");
@@ -158,11 +158,11 @@ async fn writes_are_observed_with_the_fields_they_changed() -> Result<()> {
     let client = manager.client();
     client.list::<ConfigMap>(None).await?;
     let patch = Patch::Merge(json!({ "data": { "key": "2" } }));
-    client.patch::<ConfigMap, Value>(Some("a"), "x", &patch).await?;
+    client.patch::<ConfigMap, Value>("a", "x", &patch).await?;
     client.list::<ConfigMap>(None).await?; // it has seen the patch
-    client.patch::<ConfigMap, Value>(Some("a"), "x", &patch).await?; // and this changes nothing
+    client.patch::<ConfigMap, Value>("a", "x", &patch).await?; // and this changes nothing
     client.create(&config("y", "1")).await?;
-    let object = client.get::<ConfigMap>(Some("a"), "y").await?.expect("it exists");
+    let object = client.get::<ConfigMap>("a", "y").await?.expect("it exists");
     client.delete(&*object).await?;
     let expected = [
         "patch ConfigMap a/x: data.key \"1\" → \"2\"",
