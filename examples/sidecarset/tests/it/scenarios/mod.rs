@@ -3,8 +3,10 @@
 
 mod crashes;
 mod demo;
+mod soak;
 mod sources;
 
+use kubewright::NoNamespace;
 use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
