@@ -121,7 +121,7 @@ async fn controller<K: Object>(arguments: &Arguments, mut words: Words) -> Resul
 async fn queue() {
     let queue = WorkQueue::new();
     let keys: Vec<kubewright::Request> = (0..KEYS)
-        .map(|key| kubewright::Request::new(Some("default"), &format!("pod-{key}")))
+        .map(|key| kubewright::Request::new("default", &format!("pod-{key}")))
         .collect();
     let started = Instant::now();
     keys.iter().for_each(|key| queue.add(key.clone()));

@@ -87,7 +87,7 @@ impl Context {
     /// # use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     /// # use kubewright::{Context, Object, Result, conditions};
     /// async fn told<K: Object>(ctx: &Context, shop: &K, conditions: &mut Vec<Condition>) -> Result<()> {
-    ///     let exposed = ctx.client().get::<Service>(Some("default"), "shop").await.map(drop);
+    ///     let exposed = ctx.client().get::<Service>("default", "shop").await.map(drop);
     ///     conditions::set(conditions, ctx.condition_of(shop, "Exposed", &exposed, "ServiceFound"));
     ///     exposed // the error still decides when the reconcile runs again
     /// }

@@ -81,10 +81,11 @@
 //! | to change | go to | its test |
 //! |---|---|---|
 //! | what wakes a controller | `controller/sources.rs`, `controller/watch.rs`; from outside: `controller/waker.rs` | `tests/it/runtime` of `kubewright-testing` |
-//! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `tests/it/runtime.rs` |
+//! | what a reconcile's outcome leads to | `controller/control_loop.rs` | `reconciles.rs` in `tests/it/runtime` of `kubewright-testing` |
+//! | how an answer becomes objects | `cache/wire.rs` | the tests there; broken at each byte: `tests/it/streams.rs` |
 //! | the size of a cached object, or when it is decoded | `form/packed.rs`; how many stay decoded: `form/packed/decoded.rs`; how bodies are split into objects: `form/cut.rs` | the tests there; `bench/runtime` measures |
 //! | what informers of a kind share, and when a watch becomes wider | `cache/shared.rs`; what a view sees of it: `cache/part.rs`; what it needs: `cache/coverage.rs` | `stores.rs` in `tests/it/runtime` of `kubewright-testing` |
-//! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `tests/it/runtime.rs`: K1 to K5 |
+//! | when a read waits for an own write | the engine's `receipts.rs`; `cache/core/shared_informer.rs`, `client/read.rs` | `reads.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | when an apply is sent | `client/apply.rs`; what an earlier process has applied: `form/applied.rs` | the tests there; `restart.rs` in `tests/it/runtime` of `kubewright-testing` |
 //! | leader election | the engine's `election.rs`; its requests: `election/`; what only the leader runs: `manager/guarded.rs` | the engine's tests, `tests/it/runtime` of `kubewright-testing` |
 //! | which replica works on which objects | the engine's `sharding.rs` and `sharding/assign.rs`; its requests: `sharding/` | the same |
@@ -135,6 +136,7 @@ mod health;
 mod manager;
 mod metrics;
 mod metrics_server;
+mod namespace;
 mod net;
 mod object;
 mod observe;
@@ -182,6 +184,7 @@ pub use form::{Event, LazyObject};
 pub use manager::{Controllers, GRACEFUL_SHUTDOWN, Manager, ManagerBuilder, shutdown_signal};
 pub use metrics::Metrics;
 pub use metrics_server::MetricsServer;
+pub use namespace::{AllNamespaces, InNamespace, NoNamespace};
 pub use object::{AnyObject, Given, Object, ObjectRef, api_resource, is_cluster_scoped};
 pub use observe::{Message, OBSERVE_SOCKET, Observation, Observer, Outcome};
 pub use operator::Operator;

@@ -13,6 +13,8 @@ use kube::core::{ApiResource, ClusterResourceScope, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::namespace::InNamespace;
+
 /// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented
 /// for all of them.
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
@@ -95,11 +97,11 @@ impl ObjectRef {
     }
 
     /// The reference of an object that is known only by name.
-    pub fn named(resource: &ApiResource, namespace: Option<&str>, name: &str) -> ObjectRef {
+    pub fn named(resource: &ApiResource, namespace: impl InNamespace, name: &str) -> ObjectRef {
         ObjectRef {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
-            namespace: namespace.filter(|namespace| !namespace.is_empty()).map(str::to_owned),
+            namespace: namespace.namespace().map(str::to_owned),
             name: name.to_owned(),
         }
     }

@@ -10,6 +10,7 @@ use kube::Resource;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::namespace::InNamespace;
 use crate::object::Given;
 
 /// The name of the cluster that a manager was made with, where other clusters have names of their own: the empty one.
@@ -30,13 +31,13 @@ impl Request {
     /// A request for an object by namespace and name. An empty namespace is no namespace.
     ///
     /// ```
-    /// use kubewright::Request;
-    /// assert_eq!(Request::new(Some("default"), "hello").to_string(), "default/hello");
-    /// assert_eq!(Request::new(Some(""), "node-1"), Request::new(None, "node-1"));
+    /// use kubewright::{NoNamespace, Request};
+    /// assert_eq!(Request::new("default", "hello").to_string(), "default/hello");
+    /// assert_eq!(Request::new("", "node-1"), Request::new(NoNamespace, "node-1"));
     /// ```
-    pub fn new(namespace: Option<&str>, name: &str) -> Request {
+    pub fn new(namespace: impl InNamespace, name: &str) -> Request {
         Request {
-            namespace: namespace.filter(|namespace| !namespace.is_empty()).map(Arc::from),
+            namespace: namespace.namespace().map(Arc::from),
             name: Arc::from(name),
             cluster: None,
         }
@@ -46,9 +47,9 @@ impl Request {
     ///
     /// ```
     /// use kubewright::Request;
-    /// let west = Request::new(Some("default"), "hello").in_cluster("west");
+    /// let west = Request::new("default", "hello").in_cluster("west");
     /// assert_eq!(west.to_string(), "cluster://west/default/hello");
-    /// assert_ne!(west, Request::new(Some("default"), "hello").in_cluster("east"));
+    /// assert_ne!(west, Request::new("default", "hello").in_cluster("east"));
     /// ```
     #[must_use]
     pub fn in_cluster(self, name: &str) -> Request {

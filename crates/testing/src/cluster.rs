@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kubewright::kube::api::{ObjectMeta, PostParams};
 use kubewright::kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kubewright::kube::{self, Api, CustomResourceExt, ResourceExt as _};
-use kubewright::{Cache, Client, Entropy, Manager, ManagerBuilder, Object, Operator, Rule, Stop};
+use kubewright::{Cache, Client, Entropy, InNamespace, Manager, ManagerBuilder, Object, Operator, Rule, Stop};
 use kubewright_cluster::{Cluster, ClusterBuilder};
 use tokio::sync::watch;
 
@@ -404,11 +404,12 @@ impl TestCluster {
     /// its role does not allow, [`Error::OperatorEnded`], [`Error::Api`].
     pub async fn wait_for<K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         expected: &str,
         mut condition: impl FnMut(&K) -> bool,
     ) -> Result<Arc<K>> {
+        let namespace = namespace.namespace();
         self.wait(namespace, Some(name), expected, |seen: &Observed<K>| {
             match seen.objects.first() {
                 Some(object) if condition(object) => ControlFlow::Break(Arc::new(object.clone())),
@@ -422,7 +423,8 @@ impl TestCluster {
     ///
     /// # Errors
     /// As [`wait_for`](TestCluster::wait_for).
-    pub async fn wait_gone<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<()> {
+    pub async fn wait_gone<K: Object>(&self, namespace: impl InNamespace, name: &str) -> Result<()> {
+        let namespace = namespace.namespace();
         self.wait(namespace, Some(name), "is gone", |seen: &Observed<K>| {
             match seen.objects.is_empty() {
                 true => ControlFlow::Break(()),
@@ -439,10 +441,11 @@ impl TestCluster {
     /// As [`wait_for`](TestCluster::wait_for).
     pub async fn wait_for_all<K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         expected: &str,
         mut condition: impl FnMut(&[K]) -> bool,
     ) -> Result<Vec<K>> {
+        let namespace = namespace.namespace();
         self.wait(namespace, None, expected, |seen: &Observed<K>| {
             match condition(&seen.objects) {
                 true => ControlFlow::Break(seen.objects.clone()),

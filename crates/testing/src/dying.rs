@@ -120,7 +120,8 @@ impl TestCluster {
 }
 
 /// A task that ends with its owner.
-struct AbortOnDrop<T>(JoinHandle<T>);
+#[derive(Debug)]
+pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

@@ -61,6 +61,14 @@ pub enum Error {
     /// Something goes on and on.
     #[error("the cluster did not settle within {0:?} of its own time: something changes again and again")]
     Unsettled(Duration),
+    /// A long life did not go on as it began.
+    #[error("after {round} rounds {what}")]
+    Unsteady {
+        /// The round in which it was seen.
+        round: usize,
+        /// What has changed.
+        what: String,
+    },
     /// A label selector that is none.
     #[error("{0}")]
     Selector(String),

@@ -12,7 +12,7 @@
 //! let cluster = TestCluster::start().await?;
 //! let namespace = cluster.namespace().await?;
 //! // The controllers of the cluster give every namespace a service account.
-//! cluster.wait_for::<ServiceAccount>(Some(&namespace), "default", "exists", |_| true).await?;
+//! cluster.wait_for::<ServiceAccount>(&namespace, "default", "exists", |_| true).await?;
 //! # Ok(()) }
 //! ```
 //!
@@ -27,6 +27,7 @@
 //! | an operator that dies after one of its writes | `dying.rs`, `connection.rs` |
 //! | which rules of a role the tests used | `usage.rs` |
 //! | playing an operator through faults | `explore/` |
+//! | a long life with leaders that go | `soak.rs` |
 //! | conversions of random objects | `conversion/` |
 //! | time that a test controls | `time.rs` |
 //! | pods that misbehave; pods that run as processes | `pods.rs`; `processes.rs` |
@@ -47,6 +48,7 @@ mod request_info;
 mod rights;
 mod routes;
 mod running;
+pub mod soak;
 mod time;
 mod usage;
 mod virtual_time;
@@ -60,6 +62,7 @@ pub use intercept::{Answer, Call, Interceptor, refusal};
 pub use kubewright_cluster::{Cluster, ClusterBuilder, Controllers, Images, Minor, Nodes, ProcessRuntime, Stages};
 pub use pods::Pods;
 pub use running::RunningOperator;
+pub use soak::Soak;
 
 /// Compiles the code of the book's chapter on the runtime.
 #[cfg(doctest)]

@@ -3,10 +3,10 @@
 //! They are annotations (`kubewright_cluster::metrics`), so that a user who looks at the objects sees them.
 
 use k8s_openapi::api::core::v1::Namespace;
-use kubewright::Object;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams};
 use kubewright::kube::core::{ApiResource, DynamicObject};
+use kubewright::{InNamespace, Object};
 use kubewright_cluster::metrics;
 use serde_json::json;
 
@@ -25,7 +25,7 @@ impl TestCluster {
     /// # let service: Service = serde_json::from_value(serde_json::json!({
     /// #     "metadata": { "namespace": "default", "name": "web" }, "spec": { "ports": [{ "port": 80 }] } })).unwrap();
     /// # cluster.client().create(&service).await.unwrap();
-    /// cluster.set_metric::<Service>(Some("default"), "web", "requests-per-second", "300").await?;
+    /// cluster.set_metric::<Service>("default", "web", "requests-per-second", "300").await?;
     /// # Ok(()) }
     /// ```
     ///
@@ -33,11 +33,12 @@ impl TestCluster {
     /// [`Error::Api`].
     pub async fn set_metric<'a, K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         metric: &str,
         value: impl Into<Option<&'a str>>,
     ) -> Result<()> {
+        let namespace = namespace.namespace();
         self.annotate::<K>(namespace, name, &metrics::custom(metric), value.into())
             .await
     }

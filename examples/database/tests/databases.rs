@@ -70,7 +70,7 @@ impl Scene {
             Some(status.observed_generation) == database.metadata.generation && status.phase == Some(phase)
         };
         self.cluster
-            .wait_for(Some(TEAM), "mydb", &format!("is {phase:?}"), is)
+            .wait_for(TEAM, "mydb", &format!("is {phase:?}"), is)
             .await?;
         Ok(())
     }
@@ -83,7 +83,7 @@ impl Scene {
                 && pod.uid().as_deref() != before
                 && pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some())
         };
-        Ok((*self.cluster.wait_for(Some(TEAM), "mydb-0", "is there", is).await?).clone())
+        Ok((*self.cluster.wait_for(TEAM, "mydb-0", "is there", is).await?).clone())
     }
 
     async fn host(&self) -> Outcome<String> {
@@ -160,10 +160,7 @@ async fn s01_s04_postgres_and_its_password() -> Outcome {
             .iter()
             .any(|event| event.reason.as_deref() == Some("PasswordRotated"))
     };
-    scene
-        .cluster
-        .wait_for_all(Some(TEAM), "tell of the rotation", told)
-        .await?;
+    scene.cluster.wait_for_all(TEAM, "tell of the rotation", told).await?;
     let events = scene.api::<Event>().list(&ListParams::default()).await?;
     let log = scene.api::<Pod>().logs("mydb-0", &Default::default()).await?;
     let status = scene.api::<Database>().get("mydb").await?.status;
@@ -186,8 +183,8 @@ async fn s08_postgres_is_deleted_and_comes_back() -> Outcome {
         .batch_execute("CREATE TABLE kept (a int); INSERT INTO kept VALUES (42)")
         .await?;
     scene.api::<Database>().delete("mydb", &DeleteParams::default()).await?;
-    scene.cluster.wait_gone::<Database>(Some(TEAM), "mydb").await?;
-    scene.cluster.wait_gone::<Pod>(Some(TEAM), "mydb-0").await?;
+    scene.cluster.wait_gone::<Database>(TEAM, "mydb").await?;
+    scene.cluster.wait_gone::<Pod>(TEAM, "mydb-0").await?;
     scene
         .database(json!({"type": "postgres", "version": "15", "deletionPolicy": "Delete"}))
         .await?;
@@ -203,7 +200,7 @@ async fn s08_postgres_is_deleted_and_comes_back() -> Outcome {
     namespaces.delete(TEAM, &DeleteParams::default()).await?;
     scene
         .cluster
-        .wait_gone::<PersistentVolumeClaim>(Some(TEAM), "data-mydb-0")
+        .wait_gone::<PersistentVolumeClaim>(TEAM, "data-mydb-0")
         .await?;
     scene.cluster.wait_gone::<Namespace>(None, TEAM).await?;
     Ok(())
@@ -239,12 +236,12 @@ async fn s09_a_killed_postgres_comes_back() -> Outcome {
     };
     scene
         .cluster
-        .wait_for(Some(TEAM), "mydb-0", "was restarted", restarted)
+        .wait_for(TEAM, "mydb-0", "was restarted", restarted)
         .await?;
     let told = |events: &[Event]| events.iter().any(|event| event.reason.as_deref() == Some("Degraded"));
     scene
         .cluster
-        .wait_for_all(Some(TEAM), "tell that it is degraded", told)
+        .wait_for_all(TEAM, "tell that it is degraded", told)
         .await?;
     scene.phase(Phase::Running).await?;
     scene.postgres(&password).await?;
@@ -280,7 +277,7 @@ impl Scene {
         let now: Job = serde_json::from_value(json!({"metadata": {"name": "now"}, "spec": template.spec}))?;
         self.api().create(&PostParams::default(), &now).await?;
         let is_over = |job: &Job| job.status.as_ref().is_some_and(|status| status.succeeded == Some(1));
-        self.cluster.wait_for(Some(TEAM), "now", "is over", is_over).await?;
+        self.cluster.wait_for(TEAM, "now", "is over", is_over).await?;
 
         let spec = json!({"type": kind, "version": version, "user": "reader", "restoreFrom": {"database": "mydb"}});
         let copy: Database = serde_json::from_value(json!({"metadata": {"name": "copy"}, "spec": spec}))?;
@@ -289,9 +286,7 @@ impl Scene {
             let phase = database.status.as_ref().and_then(|status| status.phase);
             phase == Some(Phase::Running)
         };
-        self.cluster
-            .wait_for(Some(TEAM), "copy", "is Running", is_running)
-            .await?;
+        self.cluster.wait_for(TEAM, "copy", "is Running", is_running).await?;
         let password = self.password_in("copy-credentials").await?;
         let pod = self.api::<Pod>().get("copy-0").await?;
         let host = pod.status.and_then(|status| status.pod_ip).ok_or("it has an address")?;

@@ -474,7 +474,6 @@ impl Cache {
         watch::spawn(watching, self.0.declaring.subscribe(), stop);
         let guard = Arc::new(StoreGuard {
             store,
-            kube: self.0.kube.clone(),
             caught_up: Default::default(),
             _stop: source,
         });

@@ -176,8 +176,6 @@ pub(crate) struct SharedStore {
 /// Keeps the watch of a store alive.
 pub(crate) struct StoreGuard {
     pub(super) store: Arc<SharedStore>,
-    /// Reaches the API server of its objects.
-    pub(super) kube: kube::Client,
     /// Everything that was written before this moment is shown (`core/catch_up.rs`).
     pub(super) caught_up: tokio::sync::Mutex<Option<tokio::time::Instant>>,
     /// Dropping it stops the task.

@@ -15,6 +15,7 @@ use super::kind_informers::of_each;
 use super::part;
 use crate::error::Result;
 use crate::form::{Cached, typed, typed_all};
+use crate::namespace::InNamespace;
 use crate::object::AnyObject;
 use crate::request::Request;
 
@@ -44,7 +45,8 @@ impl<K: AnyObject> Store<K> {
     }
 
     /// One object; `None` also when it cannot be decoded, which [`super::Informer::unreadable`] says.
-    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+    pub fn get(&self, namespace: impl InNamespace, name: &str) -> Option<Arc<K>> {
+        let namespace = namespace.namespace();
         self.0.iter().find_map(|core| core.shown(namespace, name)).map(typed)
     }
 
@@ -54,19 +56,22 @@ impl<K: AnyObject> Store<K> {
     }
 
     /// The objects of one namespace, or all.
-    pub fn list_in(&self, namespace: Option<&str>) -> Vec<Arc<K>> {
+    pub fn list_in(&self, namespace: impl InNamespace) -> Vec<Arc<K>> {
+        let namespace = namespace.namespace();
         typed_all(of_each(&self.0, |core| core.all_unpacked(core.list_in(namespace))))
     }
 
     /// The objects whose labels match.
-    pub fn matching(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<K>> {
+    pub fn matching(&self, namespace: impl InNamespace, labels: &Selector) -> Vec<Arc<K>> {
+        let namespace = namespace.namespace();
         typed_all(of_each(&self.0, |core| {
             core.all_unpacked(core.matching(namespace, labels))
         }))
     }
 
     /// The objects whose controller has this uid.
-    pub fn owned_by(&self, namespace: Option<&str>, owner_uid: &str) -> Vec<Arc<K>> {
+    pub fn owned_by(&self, namespace: impl InNamespace, owner_uid: &str) -> Vec<Arc<K>> {
+        let namespace = namespace.namespace();
         typed_all(of_each(&self.0, |core| {
             core.all_unpacked(core.owned_by(namespace, owner_uid))
         }))
@@ -76,7 +81,8 @@ impl<K: AnyObject> Store<K> {
     ///
     /// # Errors
     /// [`Error::Configuration`](crate::Error::Configuration) when there is no index of that name.
-    pub fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
+    pub fn by_index(&self, index: &str, value: &str, namespace: impl InNamespace) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         let mut found = Vec::new();
         for core in &self.0 {
             found.extend(core.all_unpacked(core.by_index(index, value, namespace)?));

@@ -6,6 +6,7 @@ use tokio::time::timeout;
 
 use super::{Client, late};
 use crate::error::{Error, Result};
+use crate::namespace::InNamespace;
 
 /// The scope of a kind as [`Client::api`] needs it: in a namespace, or in none.
 pub trait ApiScope<K> {
@@ -35,11 +36,12 @@ impl Client {
     /// within the request's deadline. They are not retried, and cached reads do not wait for its writes.
     ///
     /// Make one where it is needed, and keep none beyond a reconcile.
-    pub fn api<K: Resource>(&self, namespace: Option<&str>) -> Api<K>
+    pub fn api<K: Resource>(&self, namespace: impl InNamespace) -> Api<K>
     where
         K::Scope: ApiScope<K>,
     {
-        <K::Scope as ApiScope<K>>::api(self.guarded_kube(), namespace.filter(|namespace| !namespace.is_empty()))
+        let namespace = namespace.namespace();
+        <K::Scope as ApiScope<K>>::api(self.guarded_kube(), namespace)
     }
 
     fn guarded_kube(&self) -> kube::Client {

@@ -76,12 +76,12 @@ pub const FIRST_READ_DEADLINE: Duration = Duration::from_secs(30);
 /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// async fn shout(client: &Client) -> Result<()> {
-///     if let Some(config) = client.get::<ConfigMap>(Some("default"), "settings").await? {
+///     if let Some(config) = client.get::<ConfigMap>("default", "settings").await? {
 ///         let mut config = (*config).clone();
 ///         config.data.get_or_insert_default().insert("volume".into(), "11".into());
 ///         client.update(&config).await?;
 ///         // This read sees the write.
-///         assert!(client.get::<ConfigMap>(Some("default"), "settings").await?.is_some());
+///         assert!(client.get::<ConfigMap>("default", "settings").await?.is_some());
 ///     }
 ///     Ok(())
 /// }
@@ -205,7 +205,7 @@ impl Client {
     /// use kubewright::k8s_openapi::api::core::v1::ConfigMap;
     ///
     /// let west = ctx.client().cluster("west")?;
-    /// let settings = west.get::<ConfigMap>(Some("default"), "settings").await?;
+    /// let settings = west.get::<ConfigMap>("default", "settings").await?;
     /// # Ok(()) }
     /// ```
     ///

@@ -13,11 +13,12 @@ use tokio::time::Instant;
 
 use super::{Client, FIRST_READ_DEADLINE, Target, scoped};
 use crate::cache::{
-    EngineStore, Informer, KindInformers, KubeMeta, Listed, Objects, SharedInformer, decode_page, filed, matching,
-    orphans, owned_by,
+    EngineStore, Informer, KindInformers, KubeMeta, Listed, Objects, Scope, SharedInformer, decode_page, filed,
+    matching, orphans, owned_by,
 };
 use crate::error::{Error, Result};
 use crate::form::{Cached, Form, typed, typed_all};
+use crate::namespace::InNamespace;
 use crate::object::{AnyObject, Object, api_resource, collection_path};
 use crate::request::Request;
 
@@ -27,7 +28,8 @@ impl Client {
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed; [`Error::Undecodable`] when the type cannot read the
     /// object; [`Error::Api`] when the cache lags and the live read fails too.
-    pub async fn get<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<K>>> {
+    pub async fn get<K: Object>(&self, namespace: impl InNamespace, name: &str) -> Result<Option<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.get_of(&Form::of::<K>(), namespace, name)
             .await
             .map(|found| found.map(typed))
@@ -39,7 +41,8 @@ impl Client {
     /// # Errors
     /// [`Error::NotSynced`] when the kind cannot be listed, [`Error::Stale`] when the cache does not show our own
     /// writes in time.
-    pub async fn list<K: Object>(&self, namespace: Option<&str>) -> Result<Vec<Arc<K>>> {
+    pub async fn list<K: Object>(&self, namespace: impl InNamespace) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.listed(&Form::of::<K>(), namespace, Selection::All)
             .await
             .map(typed_all)
@@ -49,7 +52,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::list`].
-    pub async fn list_matching<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
+    pub async fn list_matching<K: Object>(
+        &self,
+        namespace: impl InNamespace,
+        labels: &Selector,
+    ) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.listed(&Form::of::<K>(), namespace, Selection::Labelled(labels))
             .await
             .map(typed_all)
@@ -59,7 +67,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::list`].
-    pub async fn owned_by<K: Object>(&self, namespace: Option<&str>, owner_uid: &str) -> Result<Vec<Arc<K>>> {
+    pub async fn owned_by<K: Object>(&self, namespace: impl InNamespace, owner_uid: &str) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.listed(&Form::of::<K>(), namespace, Selection::OwnedBy(owner_uid))
             .await
             .map(typed_all)
@@ -70,7 +79,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::list`].
-    pub async fn orphans<K: Object>(&self, namespace: Option<&str>, labels: &Selector) -> Result<Vec<Arc<K>>> {
+    pub async fn orphans<K: Object>(&self, namespace: impl InNamespace, labels: &Selector) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.listed(&Form::of::<K>(), namespace, Selection::Orphans(labels))
             .await
             .map(typed_all)
@@ -91,10 +101,11 @@ impl Client {
     /// As [`Client::list`], and [`Error::Configuration`] when there is no index of that name.
     pub async fn list_by_index<K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         index: &str,
         value: &str,
     ) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         self.listed(&Form::of::<K>(), namespace, Selection::Filed { index, value })
             .await
             .map(typed_all)
@@ -107,9 +118,10 @@ impl Client {
     pub async fn get_from<K: AnyObject>(
         &self,
         informer: &Informer<K>,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
     ) -> Result<Option<Arc<K>>> {
+        let namespace = namespace.namespace();
         let found = self.get_shared(informer.parts().of(namespace), namespace, name).await?;
         Ok(found.map(typed))
     }
@@ -121,8 +133,9 @@ impl Client {
     pub async fn list_from<K: AnyObject>(
         &self,
         informer: &Informer<K>,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
     ) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         let found = self.list_parts(informer.parts(), namespace, Selection::All).await?;
         Ok(typed_all(found))
     }
@@ -132,7 +145,8 @@ impl Client {
     /// # Errors
     /// [`Error::Api`] when the server refuses; a missing object is `None`, a kind that the server does not know is an
     /// error that [`Error::is_not_found`].
-    pub async fn live<K: Object>(&self, namespace: Option<&str>, name: &str) -> Result<Option<K>> {
+    pub async fn live<K: Object>(&self, namespace: impl InNamespace, name: &str) -> Result<Option<K>> {
+        let namespace = namespace.namespace();
         self.live_of::<K>(&api_resource::<K>(), namespace, name).await
     }
 
@@ -143,9 +157,10 @@ impl Client {
     pub async fn live_of<K: AnyObject>(
         &self,
         resource: &ApiResource,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
     ) -> Result<Option<K>> {
+        let namespace = namespace.namespace();
         let form = Form::for_resource::<K>(resource);
         let live = self.live_shared(&form, namespace, name).await?;
         Ok(live.map(|live| Arc::unwrap_or_clone(typed(live))))
@@ -156,7 +171,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Api`] when the server refuses.
-    pub async fn list_live<K: Object>(&self, namespace: Option<&str>, params: &ListParams) -> Result<Vec<Arc<K>>> {
+    pub async fn list_live<K: Object>(&self, namespace: impl InNamespace, params: &ListParams) -> Result<Vec<Arc<K>>> {
+        let namespace = namespace.namespace();
         let form = Form::of::<K>();
         let attempt = format!("list {}", form.resource.plural);
         let page = self
@@ -176,6 +192,8 @@ const ONE_BY_ONE: usize = 4;
 const ONE_BY_ONE_IN: usize = 16;
 /// How many of them are asked for at the same time.
 const ASKED_AT_ONCE: usize = 8;
+/// How many objects one page has, as informers list.
+const PAGE: u32 = 500;
 
 /// Which objects of a kind.
 #[derive(Clone, Copy)]
@@ -405,6 +423,26 @@ impl Client {
             None => format!("list {}", informer.name()),
         };
         self.listed_live(form, namespace.or(scope.namespace.as_deref()), &params, &attempt)
+            .await
+    }
+
+    /// A page of the metadata of all objects in this scope of the informer's resource.
+    pub(crate) async fn metadata_page(
+        &self,
+        informer: &SharedInformer,
+        scope: Scope,
+        token: Option<String>,
+    ) -> Result<ListPage<dyn Cached>> {
+        let params = ListParams {
+            label_selector: (!scope.labels.selects_all()).then(|| scope.labels.to_string()),
+            field_selector: scope.fields,
+            limit: Some(PAGE),
+            continue_token: token,
+            ..Default::default()
+        };
+        let form = Form::for_resource::<PartialObjectMeta<DynamicObject>>(informer.resource());
+        let attempt = format!("list {}", informer.name());
+        self.listed_live(&form, scope.namespace.as_deref(), &params, &attempt)
             .await
     }
 

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use super::{Client, Target, scoped};
 use crate::error::Result;
 use crate::form::Form;
+use crate::namespace::InNamespace;
 use crate::object::Object;
 
 impl Client {
@@ -20,10 +21,11 @@ impl Client {
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn live_subresource<K: Object, T: DeserializeOwned>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         subresource: &str,
     ) -> Result<Option<T>> {
+        let namespace = namespace.namespace();
         let form = Form::of::<K>();
         let target = Target::new(&form.resource, scoped(&form, namespace), name);
         let request = target.requests().get_subresource(subresource, name);
@@ -41,11 +43,12 @@ impl Client {
     /// As [`Client::update`].
     pub async fn update_subresource<K: Object, B: Serialize, T: DeserializeOwned>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         subresource: &str,
         body: &B,
     ) -> Result<T> {
+        let namespace = namespace.namespace();
         let body = serde_json::to_vec(body)?;
         self.act_on::<K, T>(namespace, name, "update", subresource, |target| {
             let params = self.post_params();
@@ -61,11 +64,12 @@ impl Client {
     /// As the server answers.
     pub async fn create_subresource<K: Object, B: Serialize, T: DeserializeOwned>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         subresource: &str,
         body: &B,
     ) -> Result<T> {
+        let namespace = namespace.namespace();
         let body = serde_json::to_vec(body)?;
         self.act_on::<K, T>(namespace, name, "create", subresource, |target| {
             let params = self.post_params();
@@ -80,11 +84,12 @@ impl Client {
     /// As [`Client::patch`].
     pub async fn patch_subresource<K: Object, P: Serialize + fmt::Debug>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         subresource: &str,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
+        let namespace = namespace.namespace();
         self.patch_at(namespace, name, Some(subresource), patch).await
     }
 

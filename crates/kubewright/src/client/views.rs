@@ -6,6 +6,7 @@ use super::Client;
 use super::read::Selection;
 use crate::error::Result;
 use crate::form::{Form, viewed};
+use crate::namespace::InNamespace;
 use crate::object::Object;
 
 /// A few facts about an object, kept in the cache beside it.
@@ -43,9 +44,10 @@ impl Client {
     /// As [`Client::list`].
     pub async fn owned_views<K: Object, V: View<K>>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         owner_uid: &str,
     ) -> Result<Vec<Arc<V>>> {
+        let namespace = namespace.namespace();
         let parts = self.cache().read_of(&Form::of::<K>())?;
         let mut views = Vec::new();
         for informer in parts.listed(namespace)? {

@@ -14,6 +14,7 @@ use super::{BuiltRequest, Client, Target, is_gone, scoped};
 use crate::cache::Gone;
 use crate::error::Result;
 use crate::form::{AsJson, Cached, Form, times, typed};
+use crate::namespace::InNamespace;
 use crate::object::{Given, Object};
 
 impl Client {
@@ -54,10 +55,11 @@ impl Client {
     /// [`Error::Conflict`](crate::Error::Conflict) and [`Error::Api`](crate::Error::Api) as the server answers.
     pub async fn patch<K: Object, P: Serialize + fmt::Debug>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
+        let namespace = namespace.namespace();
         self.patch_at::<K, P>(namespace, name, None, patch).await
     }
 
@@ -67,10 +69,11 @@ impl Client {
     /// As [`Client::patch`].
     pub async fn patch_status<K: Object, P: Serialize + fmt::Debug>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         patch: &Patch<P>,
     ) -> Result<Arc<K>> {
+        let namespace = namespace.namespace();
         self.patch_at(namespace, name, Some("status"), patch).await
     }
 
@@ -95,10 +98,11 @@ impl Client {
     pub async fn patch_dynamic<P: Serialize + fmt::Debug>(
         &self,
         resource: &ApiResource,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         patch: &Patch<P>,
     ) -> Result<DynamicObject> {
+        let namespace = namespace.namespace();
         self.patch_dynamic_in(resource, namespace, name, None, patch).await
     }
 
@@ -109,10 +113,11 @@ impl Client {
     pub async fn patch_status_dynamic<P: Serialize + fmt::Debug>(
         &self,
         resource: &ApiResource,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         patch: &Patch<P>,
     ) -> Result<DynamicObject> {
+        let namespace = namespace.namespace();
         self.patch_dynamic_in(resource, namespace, name, Some("status"), patch)
             .await
     }
@@ -214,10 +219,11 @@ impl Client {
     /// As [`Client::delete_with`].
     pub async fn delete_named<K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         params: DeleteParams,
     ) -> Result<bool> {
+        let namespace = namespace.namespace();
         let form = Form::of::<K>();
         let target = Target::new(&form.resource, scoped(&form, namespace), name);
         self.delete_target(&target, params, None).await
@@ -233,7 +239,7 @@ impl Client {
     /// # use kubewright::kube::api::{DeleteParams, ListParams};
     /// # async fn clean(client: &Client) -> Result<()> {
     /// let old = ListParams::default().labels("generation=old");
-    /// client.delete_collection::<ConfigMap>(Some("default"), &old, DeleteParams::default()).await?;
+    /// client.delete_collection::<ConfigMap>("default", &old, DeleteParams::default()).await?;
     /// # Ok(()) }
     /// ```
     ///
@@ -241,10 +247,11 @@ impl Client {
     /// [`Error::Api`](crate::Error::Api) when the server refuses.
     pub async fn delete_collection<K: Object>(
         &self,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         which: &ListParams,
         mut params: DeleteParams,
     ) -> Result<usize> {
+        let namespace = namespace.namespace();
         let form = Form::of::<K>();
         // Whichever objects they are.
         let target = Target {
@@ -279,10 +286,11 @@ impl Client {
     pub async fn delete_dynamic(
         &self,
         resource: &ApiResource,
-        namespace: Option<&str>,
+        namespace: impl InNamespace,
         name: &str,
         params: DeleteParams,
     ) -> Result<bool> {
+        let namespace = namespace.namespace();
         self.delete_target(&Target::new(resource, namespace, name), params, None)
             .await
     }

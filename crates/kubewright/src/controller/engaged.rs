@@ -235,13 +235,6 @@ impl Engaged {
         all.iter().flat_map(|engagement| engagement.keys()).collect()
     }
 
-    /// The informers of a controller that works in one cluster: its loop waits for them. In each of several clusters
-    /// the keys do.
-    pub(super) fn informers(&self) -> Vec<SharedInformer> {
-        self.only()
-            .map_or_else(Vec::new, |only| only.informers().cloned().collect())
-    }
-
     /// How the sources fare without which the controller does not begin.
     pub(crate) fn required(&self) -> Vec<SourceHealth> {
         self.only().map_or_else(Vec::new, |only| only.sources())
@@ -317,7 +310,7 @@ impl Engaged {
         let ready = async {
             let synced = engagement.synced(controller, None).await;
             if let Some(since) = since {
-                until_fresh(controller, engagement.informers().cloned(), since).await;
+                until_fresh(controller, engagement.of_client(), since).await;
             }
             synced.is_ok()
         };
@@ -343,6 +336,11 @@ impl Engagement {
         for (request, causes) in kept {
             queue.add(request, Priority::NORMAL, causes);
         }
+    }
+
+    /// The informers, with the client that reaches their API server.
+    pub(super) fn of_client(&self) -> impl Iterator<Item = (&Client, SharedInformer)> {
+        self.informers().map(|informer| (&self.client, informer.clone()))
     }
 
     /// The informers of its sources and indexes.

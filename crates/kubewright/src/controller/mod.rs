@@ -137,7 +137,7 @@ pub trait Reconciler: Send + Sync + 'static {
 ///     .owns::<ReplicaSet>()
 ///     .watches::<ConfigMap>(|config| {
 ///         let labels = config.metadata.labels.iter().flatten();
-///         labels.filter(|(key, _)| *key == "deploys").map(|(_, name)| Request::new(config.metadata.namespace.as_deref(), name)).collect()
+///         labels.filter(|(key, _)| *key == "deploys").map(|(_, name)| Request::new(&config.metadata.namespace, name)).collect()
 ///     })
 ///     .with_predicate::<ReplicaSet>(predicate::generation_changed)
 ///     .concurrency(4);

@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kubewright_engine::queue::{Merge, Priority, Work};
 use tokio::time::Instant;
 
@@ -33,9 +34,10 @@ impl Prepared {
         progress.waits(Some(
             "it waits until its caches show everything that the last holder of the Lease wrote",
         ));
-        let own = self.engaged.informers();
+        let own = self.engaged.only();
         self.engaged.must_catch_up(since);
-        until_fresh(&self.name, own.into_iter().chain(working(&self.client)), since).await;
+        let own = own.iter().flat_map(|own| own.of_client());
+        until_fresh(&self.name, own.chain(working(&self.client)), since).await;
         progress.waits(None);
     }
 
@@ -73,16 +75,22 @@ impl Prepared {
 
 /// The informers of a client whose watches work now. Others are not waited for: what was read once, or by somebody else,
 /// delays nobody.
-pub(crate) fn working(client: &Client) -> impl Iterator<Item = SharedInformer> + use<> {
+pub(crate) fn working(client: &Client) -> impl Iterator<Item = (&Client, SharedInformer)> {
     let all = client.cache().informers().into_iter();
-    all.filter(|informer| informer.health() == Health::Synced)
+    let working = all.filter(|informer| informer.health() == Health::Synced);
+    working.map(move |informer| (client, informer))
 }
 
-/// Waits until these informers show what was written before `since`, or until the deadline has passed, which is logged.
-pub(crate) async fn until_fresh(who: &str, informers: impl Iterator<Item = SharedInformer>, since: Instant) {
+/// Waits until these informers, each of a client, show what was written before `since`, or until the deadline has passed, which is logged.
+pub(crate) async fn until_fresh<'a>(
+    who: &str,
+    informers: impl Iterator<Item = (&'a Client, SharedInformer)>,
+    since: Instant,
+) {
     let deadline = Instant::now() + DEADLINE;
-    let all = informers.map(|informer| async move {
-        let caught_up = informer.caught_up(since, deadline).await;
+    let all = informers.map(|(client, informer)| async move {
+        let page = |scope, token| client.metadata_page(&informer, scope, token).boxed();
+        let caught_up = informer.caught_up(&page, since, deadline).await;
         caught_up.map_err(|why| format!("{}: {why}", informer.name()))
     });
     let all = futures::future::join_all(all).await;

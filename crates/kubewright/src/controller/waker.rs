@@ -46,7 +46,7 @@ use crate::request::Request;
 ///                     // It waits for room, for instance on a replica that does not lead; the stop must end that, too.
 ///                     tokio::select! {
 ///                         () = stop.requested() => return Ok(()),
-///                         woken = waker.wake(Request::new(Some("default"), &row), "its row changed") => {
+///                         woken = waker.wake(Request::new("default", &row), "its row changed") => {
 ///                             if woken == Woken::Elsewhere {
 ///                                 tracing::debug!(row, "another replica works on it, and hears of it by itself");
 ///                             }

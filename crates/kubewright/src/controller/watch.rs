@@ -38,7 +38,7 @@ use crate::webhook::Kind;
 /// # }
 /// // Every ConfigMap that has asked for this Secret; reads come from the cache.
 /// async fn askers(secret: Arc<Secret>, client: Client) -> Result<Vec<Request>> {
-///     let all = client.list::<ConfigMap>(secret.metadata.namespace.as_deref()).await?;
+///     let all = client.list::<ConfigMap>(&secret.metadata.namespace).await?;
 ///     let asks = |config: &ConfigMap| config.data.iter().flatten().any(|(_, name)| Some(name) == secret.metadata.name.as_ref());
 ///     Ok(all.iter().filter(|config| asks(config)).map(|config| Request::of(&**config)).collect())
 /// }

@@ -155,10 +155,11 @@ impl Elector {
     fn begin_term(&mut self, number: u64, until: tokio::time::Instant) {
         let (term, permit) = Term::begin(number, until, self.of.settings.lease);
         self.leading = Some(term);
-        self.permits.send_replace(Some(permit));
         tracing::info!(lease = self.of.name, term = number, "this replica leads");
         self.metrics.leads(&self.of.name, true);
         self.record("became leader");
+        // Last (LE9): its work begins with this, on another thread.
+        self.permits.send_replace(Some(permit));
     }
 
     fn end_term(&mut self, why: &str) {

@@ -66,7 +66,7 @@ impl Requests {
 
     pub(crate) fn read(&self, name: &str) -> BoxFuture<'static, Outcome> {
         let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), name.to_owned());
-        Box::pin(async move { Outcome::Read(client.live_of(&lease::resource(), Some(&namespace), &name).await) })
+        Box::pin(async move { Outcome::Read(client.live_of(&lease::resource(), &namespace, &name).await) })
     }
 
     /// `prepare` adds the other fields of a new Lease.
@@ -97,7 +97,7 @@ impl Requests {
         let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), name.to_owned());
         Box::pin(async move {
             let deleted = client
-                .delete_dynamic(&lease::resource(), Some(&namespace), &name, params)
+                .delete_dynamic(&lease::resource(), &namespace, &name, params)
                 .await;
             if let Err(error) = deleted {
                 tracing::debug!(lease = name, error = %Chain(&error), "the Lease of a replica that is gone stays");

@@ -169,7 +169,7 @@ impl Rotator {
                 self.namespace, self.name
             ))
         };
-        let found = self.client.live::<Secret>(Some(&self.namespace), &self.name).await;
+        let found = self.client.live::<Secret>(&self.namespace, &self.name).await;
         let found = found.map_err(|error| attempt("read", &error))?;
         let kept = found.as_ref().and_then(Stored::of);
         let published = self

@@ -169,7 +169,7 @@ fn count_of(lease: &DynamicObject) -> Count {
 /// Reads the number, or writes it; `None` when another replica was faster.
 async fn agreed(requests: &Requests, of: &Sharding, name: &str) -> Result<Option<Count>> {
     let (client, resource, namespace) = (requests.client(), lease::resource(), &requests.namespace);
-    if let Some(lease) = client.live_of(&resource, Some(namespace), name).await? {
+    if let Some(lease) = client.live_of(&resource, namespace, name).await? {
         return Ok(Some(count_of(&lease)));
     }
     let mut lease = DynamicObject::new(name, &resource).within(namespace);

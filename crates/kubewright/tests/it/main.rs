@@ -1,4 +1,4 @@
-//! The runtime against a server that does as it is told (`fake`).
+//! Faults below HTTP, which no API server makes on demand. All else is tested with one, in `kubewright-testing`:
+//! `tests/it/runtime` there says which test checks which invariant.
 
-mod fake;
-mod runtime;
+mod streams;

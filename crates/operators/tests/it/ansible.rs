@@ -139,11 +139,7 @@ async fn a_finalizer_runs_before_its_object_goes() {
         "it went before its finalizer had run"
     );
     fs::write(folder.join("go"), "").unwrap();
-    scene
-        .cluster
-        .wait_gone::<Job>(Some(&scene.namespace), "a")
-        .await
-        .unwrap();
+    scene.cluster.wait_gone::<Job>(&scene.namespace, "a").await.unwrap();
     running.stop().await.unwrap();
 }
 

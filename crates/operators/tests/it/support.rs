@@ -172,10 +172,7 @@ impl Scene {
     }
 
     pub(crate) async fn wait(&self, name: &str, what: &str, holds: impl Fn(&Job) -> bool + Send + Sync) -> Job {
-        let found = self
-            .cluster
-            .wait_for::<Job>(Some(&self.namespace), name, what, holds)
-            .await;
+        let found = self.cluster.wait_for::<Job>(&self.namespace, name, what, holds).await;
         (*found.unwrap()).clone()
     }
 

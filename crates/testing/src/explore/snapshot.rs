@@ -31,6 +31,14 @@ pub(super) struct Object {
     pub(super) named: Named,
 }
 
+impl Snapshot {
+    /// How many objects each store has.
+    pub(crate) fn sizes(&self) -> BTreeMap<String, usize> {
+        let stores = self.stores.iter();
+        stores.map(|(store, objects)| (store.clone(), objects.len())).collect()
+    }
+}
+
 impl TestCluster {
     /// All objects of the cluster but events and Leases, in a form that is equal for runs that did the same: without
     /// uids, revisions, times, owners of fields, addresses, and the end of generated names. What the API server makes up

@@ -94,7 +94,7 @@ fn controller() -> Controller {
         // A child that changes wakes its owner.
         .owns::<ConfigMap>()
         // Another object wakes the objects of these keys.
-        .watches(|secret: &Secret| vec![Request::new(secret.metadata.namespace.as_deref(), "hello")])
+        .watches(|secret: &Secret| vec![Request::new(&secret.metadata.namespace, "hello")])
         .finalizer("webapp.my.domain/account")
 }
 

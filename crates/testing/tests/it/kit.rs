@@ -233,7 +233,7 @@ async fn a_namespace_is_of_its_own_and_alive() -> Result<()> {
     let (one, two) = (cluster.namespace().await?, cluster.namespace().await?);
     assert_ne!(one, two);
     cluster
-        .wait_for::<ServiceAccount>(Some(&one), "default", "exists", |_| true)
+        .wait_for::<ServiceAccount>(&one, "default", "exists", |_| true)
         .await?;
     Ok(())
 }

@@ -72,7 +72,7 @@ async fn rolled(cluster: &TestCluster, generation: i64) -> Outcome {
             && counts == [Some(2); 3]
     };
     let expected = format!("is rolled out in generation {generation}");
-    cluster.wait_for(Some(DEFAULT), "shop", &expected, is_rolled).await?;
+    cluster.wait_for(DEFAULT, "shop", &expected, is_rolled).await?;
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn s11_an_update_in_the_database_rolls_the_shop() -> Outcome {
             .into_iter()
             .any(|condition| condition.type_ == "Ready" && condition.status == "True")
     };
-    cluster.wait_for(Some(DEFAULT), "mydb-0", "runs", runs).await?;
+    cluster.wait_for(DEFAULT, "mydb-0", "runs", runs).await?;
     let begin = Instant::now();
     let client = loop {
         match connect(&cluster).await {
@@ -128,7 +128,7 @@ pub(crate) async fn s11_an_update_in_the_database_rolls_the_shop() -> Outcome {
         let status = policy.status.clone().unwrap_or_default();
         conditions::find(&status.conditions, "Ready").is_some_and(|ready| ready.reason == "Watching")
     };
-    cluster.wait_for(Some(DEFAULT), "prices", "watches", watches).await?;
+    cluster.wait_for(DEFAULT, "prices", "watches", watches).await?;
     rolled(&cluster, 1).await?;
     let update = "UPDATE settings SET version = '42' WHERE key = 'price-list'";
     client.batch_execute(update).await?;

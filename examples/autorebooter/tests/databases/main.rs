@@ -53,7 +53,7 @@ impl Scene {
         create::<Pod>(&cluster, pod).await?;
         let is_running =
             |pod: &Pod| conditions_of(pod) && pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
-        let pod = cluster.wait_for(Some(DEFAULT), "db", "runs", is_running).await?;
+        let pod = cluster.wait_for(DEFAULT, "db", "runs", is_running).await?;
         let host = pod
             .status
             .as_ref()
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     async fn wait(&self, expected: &str, is: impl Fn(&RebootPolicy) -> bool) -> Outcome<RebootPolicy> {
-        Ok((*self.cluster.wait_for(Some(DEFAULT), "prices", expected, is).await?).clone())
+        Ok((*self.cluster.wait_for(DEFAULT, "prices", expected, is).await?).clone())
     }
 
     /// Waits until the policy has restarted so often, and looks that the Deployment says the same.

@@ -1,3 +1,4 @@
 //! The tests of the operator, as one program: each file beside this one is a module. `cargo test --test it NAME` runs those of one.
 
 mod scenarios;
+mod soak;

@@ -19,13 +19,13 @@ use kubewright::prelude::*;
 use kubewright_testing::{Cluster, DyingOperator, TestCluster, dies_after};
 use serde_json::{Value, json};
 
-type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// A world with one value, which the test sets.
 #[derive(Default)]
-struct OneValue(Mutex<State>);
+pub(crate) struct OneValue(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -61,9 +61,9 @@ impl World for OneValue {
 }
 
 /// A cluster in virtual time with a Deployment `shop` and the Secret of a database.
-struct Scene {
-    cluster: TestCluster,
-    world: Arc<OneValue>,
+pub(crate) struct Scene {
+    pub(crate) cluster: TestCluster,
+    pub(crate) world: Arc<OneValue>,
     operator: Option<DyingOperator>,
 }
 
@@ -73,9 +73,16 @@ impl Scene {
     }
 
     async fn dying(dies_after: usize) -> Outcome<Scene> {
+        let mut scene = Scene::without_operator().await?;
+        scene.run(dies_after).await?;
+        scene.pass(5).await?;
+        Ok(scene)
+    }
+
+    pub(crate) async fn without_operator() -> Outcome<Scene> {
         let start = "2026-01-01T00:00:10Z".parse()?;
         let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
-        let mut scene = Scene {
+        let scene = Scene {
             cluster,
             world: Arc::default(),
             operator: None,
@@ -83,8 +90,6 @@ impl Scene {
         scene.value("41");
         scene.secret("postgres://app:secret@db/shop").await?;
         scene.workload::<Deployment>("shop", json!({})).await?;
-        scene.run(dies_after).await?;
-        scene.pass(5).await?;
         Ok(scene)
     }
 
@@ -95,7 +100,7 @@ impl Scene {
         Ok(())
     }
 
-    fn value(&self, text: &str) {
+    pub(crate) fn value(&self, text: &str) {
         self.world.state().answer = Some(Ok(vec![Some(text.to_owned())]));
     }
 
@@ -103,7 +108,7 @@ impl Scene {
         self.world.state().answer = Some(Err(trouble));
     }
 
-    async fn pass(&self, seconds: u64) -> Outcome {
+    pub(crate) async fn pass(&self, seconds: u64) -> Outcome {
         self.cluster.advance(Duration::from_secs(seconds)).await?;
         Ok(())
     }
@@ -140,7 +145,7 @@ impl Scene {
     }
 
     /// A policy for `shop`, with changes of its spec.
-    async fn policy(&self, changes: Value) -> kube::Result<RebootPolicy> {
+    pub(crate) async fn policy(&self, changes: Value) -> kube::Result<RebootPolicy> {
         let policy = policy(changes).map_err(kube::Error::SerdeError)?;
         self.api().create(&PostParams::default(), &policy).await
     }
@@ -179,7 +184,7 @@ impl Scene {
     }
 
     /// How often the pods of `shop` were made anew: its generation, without the first.
-    async fn rollouts(&self, name: &str) -> Outcome<i64> {
+    pub(crate) async fn rollouts(&self, name: &str) -> Outcome<i64> {
         Ok(self
             .api::<Deployment>()
             .get(name)

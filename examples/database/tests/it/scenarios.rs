@@ -19,18 +19,18 @@ use kubewright::prelude::Object;
 use kubewright_testing::{Cluster, DyingOperator, TestCluster, dies_after};
 use serde_json::{Value, json};
 
-type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+pub(crate) type Outcome<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// A server that knows one password.
 #[derive(Default)]
-struct OneServer(Mutex<Server>);
+pub(crate) struct OneServer(pub(crate) Mutex<Server>);
 
 #[derive(Default)]
-struct Server {
-    password: Option<String>,
-    rotations: usize,
+pub(crate) struct Server {
+    pub(crate) password: Option<String>,
+    pub(crate) rotations: usize,
     is_down: bool,
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-const NAMESPACE: Option<&str> = Some("default");
+const NAMESPACE: &str = "default";
 
 // ANCHOR: start
 /// A cluster on which the operator runs, with a Guestbook `hello` of this size that is ready.

@@ -81,7 +81,7 @@ pub async fn present(ctx: &Context, set: &SidecarSet, all: &[Arc<ControllerRevis
 /// When they cannot be read.
 pub async fn list(client: &Client, set: &str) -> Result<Vec<Arc<ControllerRevision>>> {
     let selector: Selector = [(SET_NAME.to_owned(), set.to_owned())].into_iter().collect();
-    client.list_matching(Some(&namespace()), &selector).await
+    client.list_matching(&namespace(), &selector).await
 }
 
 /// Deletes the oldest revisions that neither the set nor a pod uses, as far as there are too many.

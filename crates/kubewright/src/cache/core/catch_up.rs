@@ -13,30 +13,31 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::Api;
-use kube::core::params::ListParams;
-use kube::core::{DynamicObject, ObjectList, PartialObjectMeta};
+use futures::future::BoxFuture;
+use kubewright_engine::reflector::ListPage;
 use kubewright_engine::{ObjectKey, ResourceVersion};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::shared_informer::SharedInformer;
 use super::{Core, EngineStore};
+use crate::cache::scope::Scope;
 use crate::cache::shared::view_of;
-use crate::error::Chain;
+use crate::error::{self, Chain};
+use crate::form::Cached;
 
-/// How many objects one page has, as informers list.
-const PAGE: u32 = 500;
-/// How long one page may take.
-const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long after a failed list the next one is sent.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Asks the API server for a page of metadata: of a scope, after a token.
+pub(crate) type Pages<'a> =
+    dyn Fn(Scope, Option<String>) -> BoxFuture<'a, error::Result<ListPage<dyn Cached>>> + Send + Sync + 'a;
 
 impl SharedInformer {
     /// Resolves when the store shows everything that was written before `since`.
     ///
     /// # Errors
     /// Why it does not by `deadline`.
-    pub(crate) async fn caught_up(&self, since: Instant, deadline: Instant) -> Result<(), String> {
+    pub(crate) async fn caught_up(&self, pages: &Pages<'_>, since: Instant, deadline: Instant) -> Result<(), String> {
         let late = || {
             let missing = "its watch has not delivered everything that was written before";
             Err(missing.to_owned())
@@ -47,7 +48,7 @@ impl SharedInformer {
         };
         while caught_up.is_none_or(|at| at < since) {
             let began = Instant::now();
-            let failure = match timeout_at(deadline, self.check()).await {
+            let failure = match timeout_at(deadline, self.check(pages)).await {
                 Ok(Ok(())) => {
                     *caught_up = Some(began);
                     continue;
@@ -64,26 +65,30 @@ impl SharedInformer {
     }
 
     /// Compares the store with the server, and waits until nothing is missing.
-    async fn check(&self) -> Result<(), String> {
+    async fn check(&self, pages: &Pages<'_>) -> Result<(), String> {
         let core = self.core();
+        // What the store holds, which may be more than this view: its other objects are compared, too.
+        let coverage = core.store.read().coverage.clone();
+        let scope = coverage.map_or_else(|| core.scope.clone(), |coverage| coverage.scope);
         let (mut listed, mut token) = (BTreeMap::new(), None);
         let mut newest: Option<ResourceVersion> = None;
         loop {
-            let page = self.page(token).await?;
-            let version = page.metadata.resource_version.as_deref();
-            newest = newest.or_else(|| version.map(ResourceVersion::new));
+            let page = pages(scope.clone(), token).await;
+            let page = page.map_err(|error| format!("it cannot be listed: {}", Chain(&error)))?;
+            newest = newest.or(page.resource_version);
             if core.has_come_to(newest.as_ref()) {
                 return Ok(());
             }
             for object in page.items {
-                let (meta, version) = (&object.metadata, object.metadata.resource_version.as_deref());
-                let (Some(name), Some(version)) = (&meta.name, version) else {
-                    continue;
-                };
-                let key = ObjectKey::new(meta.namespace.as_deref(), name);
-                listed.insert(key, ResourceVersion::new(version));
+                let id = object.object_id();
+                if let (Some(name), Some(version)) = (id.name, id.version) {
+                    listed.insert(ObjectKey::new(id.namespace, name), ResourceVersion::new(version));
+                }
             }
-            token = page.metadata.continue_.filter(|token| !token.is_empty());
+            for object in page.unreadable {
+                listed.extend(object.resource_version.map(|version| (object.key, version)));
+            }
+            token = page.continue_token.filter(|token| !token.is_empty());
             if token.is_none() {
                 break;
             }
@@ -91,30 +96,6 @@ impl SharedInformer {
         let missing = Missing::of(core, listed);
         let look = || (core.has_come_to(newest.as_ref()) || missing.is_nothing(core)).then_some(());
         self.look(look).await.ok_or_else(|| "its informer has ended".to_owned())
-    }
-
-    async fn page(&self, token: Option<String>) -> Result<ObjectList<PartialObjectMeta<DynamicObject>>, String> {
-        let (core, kube) = (self.core(), self.guard().kube.clone());
-        // What the store holds, which may be more than this view: its other objects are compared, too.
-        let coverage = core.store.read().coverage.clone();
-        let scope = coverage.map_or_else(|| core.scope.clone(), |coverage| coverage.scope);
-        let resource = &core.form.resource;
-        let api: Api<DynamicObject> = match scope.namespace.as_deref() {
-            Some(namespace) => Api::namespaced_with(kube, namespace, resource),
-            None => Api::all_with(kube, resource),
-        };
-        let params = ListParams {
-            label_selector: (!scope.labels.selects_all()).then(|| scope.labels.to_string()),
-            field_selector: scope.fields.clone(),
-            limit: Some(PAGE),
-            continue_token: token,
-            ..ListParams::default()
-        };
-        match timeout(PAGE_TIMEOUT, api.list_metadata(&params)).await {
-            Ok(Ok(page)) => Ok(page),
-            Ok(Err(error)) => Err(format!("it cannot be listed: {}", Chain(&error))),
-            Err(_) => Err(format!("a list was not answered within {PAGE_TIMEOUT:?}")),
-        }
     }
 }
 

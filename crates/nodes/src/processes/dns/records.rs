@@ -61,7 +61,7 @@ pub(super) fn find(names: &Names, name: &str) -> Found {
         ["svc" | "pod"] => Found::Records(vec![]),
         ["svc", namespace] if has_services(names, namespace) => Found::Records(vec![]),
         ["svc", namespace, service, below @ ..] => {
-            let entry = names.service(&Request::new(Some(namespace), service));
+            let entry = names.service(&Request::new(*namespace, service));
             entry.map_or(Found::Unknown, |entry| of_service(names, name, entry, below))
         }
         ["pod", _, address] => match dashed(address) {

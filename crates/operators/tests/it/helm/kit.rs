@@ -218,10 +218,7 @@ impl World {
 
     /// Waits for a state of a Site.
     pub(super) async fn site(&self, name: &str, what: &str, is: impl Fn(&Site) -> bool) -> Arc<Site> {
-        let found = self
-            .cluster
-            .wait_for::<Site>(Some(&self.namespace), name, what, is)
-            .await;
+        let found = self.cluster.wait_for::<Site>(&self.namespace, name, what, is).await;
         found.unwrap_or_else(|why| panic!("{why}"))
     }
 

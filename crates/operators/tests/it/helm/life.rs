@@ -232,7 +232,7 @@ async fn the_operator_overrides_values() {
     let told = |event: &Event| event.reason.as_deref() == Some("OverrideValuesInUse");
     let events = world
         .cluster
-        .wait_for_all::<Event>(Some(&world.namespace), "three overrides are told", |events| {
+        .wait_for_all::<Event>(&world.namespace, "three overrides are told", |events| {
             events.iter().filter(|event| told(event)).count() == 3
         });
     let events = events.await.expect("they are told");

@@ -106,7 +106,7 @@ impl Reconciler for Copier {
             Habit::Replaces => {
                 let known = ctx
                     .client()
-                    .get::<ConfigMap>(Some(&namespace), &format!("{name}-copy"))
+                    .get::<ConfigMap>(&namespace, &format!("{name}-copy"))
                     .await?;
                 if let Some(known) = known.filter(|known| known.data != copy.data) {
                     ctx.client().delete(&*known).await?;
@@ -116,7 +116,7 @@ impl Reconciler for Copier {
             Habit::Panics => {
                 let known = ctx
                     .client()
-                    .get::<ConfigMap>(Some(&namespace), &format!("{name}-copy"))
+                    .get::<ConfigMap>(&namespace, &format!("{name}-copy"))
                     .await?;
                 assert!(known.is_some() || made.is_none(), "the copy is gone");
                 ctx.apply(copy).await?;

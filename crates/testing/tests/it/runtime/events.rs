@@ -5,13 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kubewright::kube::client::Body;
 use kubewright::kube::{self, Api};
-use kubewright::{Cache, Client, EventNote, EventRecorder, EventType, Stop, SystemClock};
+use kubewright::{
+    Action, Cache, Client, Context, Controller, EventNote, EventRecorder, EventType, Reconciler, Stop, SystemClock,
+};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use tokio::sync::watch;
+
+use super::server::{Fault, Server, eventually, with_manager};
 
 /// A client whose requests wait until the gate is open.
 fn gated(client: kube::Client, gate: &watch::Sender<bool>) -> kube::Client {
@@ -264,5 +268,65 @@ async fn e8_what_does_not_fit_is_made_to_fit() -> Result<()> {
     let events = recording.events().await?;
     assert_eq!(events.len(), 3, "{events:?}");
     recording.stop().await;
+    Ok(())
+}
+
+/// E4: an event whose answer was lost is one event, and one whose name is taken gets another.
+#[tokio::test]
+async fn e4_an_event_is_written_once() -> Result<()> {
+    for (fault, requests) in [
+        (Fault::Lost(504, "Timeout"), 2),
+        (Fault::Refused(409, "AlreadyExists"), 2),
+    ] {
+        let server = Server::new().await;
+        let times = AtomicUsize::new(0);
+        server.fault(move |seen| {
+            let first = seen.verb == "POST" && times.fetch_add(1, Ordering::SeqCst) == 0;
+            first.then_some(fault)
+        });
+        let (stop, token) = Stop::pair();
+        let (recorder, writing) = EventRecorder::start(&server.client(), Arc::new(SystemClock), token);
+        recorder.record("test", about("x"), EventType::Normal, "Tested", "once");
+        eventually("it is tried again", || server.seen("POST", "/events").len() == requests).await;
+        stop.stop();
+        writing.await.expect("no panic");
+        assert_eq!(server.objects::<Event>().await.len(), 1, "{fault:?}");
+        tokio::time::resume(); // the next server has its own time
+    }
+    Ok(())
+}
+
+/// Says something about a namespace.
+struct Talker;
+
+impl Reconciler for Talker {
+    type Object = Namespace;
+
+    async fn reconcile(&self, namespace: Arc<Namespace>, ctx: Context) -> kubewright::Result<Action> {
+        for _ in 0..3 {
+            ctx.event(&*namespace, EventType::Warning, "Odd", "it is odd");
+        }
+        Ok(Action::await_change())
+    }
+}
+
+/// E3: what a reconciler says of an object without a namespace is in `default`, counted, and in its controller's name.
+#[tokio::test]
+async fn e3_events_of_cluster_scoped_objects_go_to_default() -> Result<()> {
+    let server = Server::new().await;
+    let talker = Controller::of(Talker).named("talker");
+    with_manager(server.manager().add(talker), tokio::time::sleep(Duration::from_secs(5))).await;
+    let events = server.objects::<Event>().await;
+    let about_a = |event: &&Event| event.regarding.as_ref().and_then(|about| about.name.as_deref()) == Some("a");
+    let about: Vec<&Event> = events.iter().filter(about_a).collect();
+    let [odd] = about.as_slice() else { panic!("{events:?}") };
+    let regarding = odd.regarding.clone().unwrap_or_default();
+    assert_eq!(
+        (regarding.kind.as_deref(), regarding.api_version.as_deref()),
+        (Some("Namespace"), Some("v1"))
+    );
+    assert_eq!((odd.metadata.namespace.as_deref(), times(odd)), (Some("default"), 3));
+    assert_eq!(odd.reporting_controller.as_deref(), Some("talker"));
+    assert_eq!(odd.type_.as_deref(), Some("Warning"));
     Ok(())
 }

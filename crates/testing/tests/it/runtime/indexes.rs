@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kubewright::kube::api::DeleteParams;
-use kubewright::{Action, Context, Controller, Manager, Reconciler, Stop};
+use kubewright::{Action, Client, Context, Controller, Manager, Reconciler, Stop};
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use serde_json::json;
 use tokio::sync::watch;
+
+use super::server::{Server, config, pod, raw, started, with_manager};
 
 /// Counts the pods of each node.
 struct Counter(watch::Sender<BTreeMap<String, usize>>);
@@ -75,12 +77,72 @@ async fn the_pods_of_a_node_are_found() -> Result<()> {
     pod("three", Some("b")).await?;
     pod("four", None).await?;
     until([("a", 2), ("b", 1)]).await;
-    let one = client.get::<Pod>(Some("default"), "one").await?.expect("it is there");
+    let one = client.get::<Pod>("default", "one").await?.expect("it is there");
     client
         .delete_with(&*one, DeleteParams::default().grace_period(0))
         .await?;
     until([("a", 1), ("b", 1)]).await;
     stop.stop();
     running.await.expect("no panic")?;
+    Ok(())
+}
+
+/// Lends the client of its context.
+struct Lends(watch::Sender<Option<Client>>);
+
+impl Reconciler for Lends {
+    type Object = Pod;
+
+    async fn reconcile(&self, _: Arc<Pod>, ctx: Context) -> kubewright::Result<Action> {
+        self.0.send_replace(Some(ctx.client().clone()));
+        Ok(Action::await_change())
+    }
+}
+
+/// An index is read as every list is: with the writes of our own; and it goes with its controller.
+#[tokio::test]
+async fn k1_an_index_shows_own_writes() -> Result<()> {
+    let server = Server::new().await;
+    server.put::<Pod>(pod("p")).await;
+    server.put::<ConfigMap>(raw("old", "red")).await;
+    let (lent, mut client) = watch::channel(None);
+    let by_value = |config: &ConfigMap| config.data.iter().flatten().map(|(_, value)| value.clone()).collect();
+    let indexing = Controller::of(Lends(lent)).indexes::<ConfigMap>("data", by_value);
+    let client = with_manager(server.manager().add(indexing), async {
+        let client = client
+            .wait_for(Option::is_some)
+            .await
+            .expect("it runs")
+            .clone()
+            .expect("it is lent");
+        let of = async |client: Client, value: &str| -> Vec<String> {
+            let found = client.list_by_index::<ConfigMap>("a", "data", value).await;
+            found
+                .expect("a list")
+                .iter()
+                .filter_map(|config| config.metadata.name.clone())
+                .collect()
+        };
+        assert_eq!(of(client.clone(), "red").await, ["old"]);
+        server.hold_watches(true);
+        client.create(&config("new", "red")).await.expect("created");
+        client.delete(&config("old", "")).await.expect("deleted");
+        let reading = started({
+            let client = client.clone();
+            async move { of(client, "red").await }
+        })
+        .await;
+        assert!(!reading.is_finished(), "its cache has not seen the writes");
+        server.hold_watches(false);
+        assert_eq!(reading.await.expect("no panic"), ["new"]);
+        client
+    })
+    .await;
+    let gone = client.list_by_index::<ConfigMap>(None, "data", "red").await;
+    let gone = gone.expect_err("the controller has ended").to_string();
+    assert!(
+        gone.contains("no such index") && gone.contains("Controller::indexes"),
+        "{gone}"
+    );
     Ok(())
 }

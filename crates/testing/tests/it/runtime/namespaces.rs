@@ -11,6 +11,8 @@ use kubewright::{Action, Context, Controller, Event, Manager, Reconciler, Reques
 use kubewright_testing::{Cluster, Controllers, Result, TestCluster};
 use tokio::sync::watch;
 
+use super::server::{FORBIDDEN, Server, with_built};
+
 /// Copies each ConfigMap into a Secret.
 struct Copier;
 
@@ -60,11 +62,8 @@ async fn several_namespaces_are_one_view() -> Result<()> {
     let (stop, token) = Stop::pair();
     let running = tokio::spawn(manager.run(async move { token.requested().await }));
 
-    let until = async |namespace: &str, name: &str| {
-        cluster
-            .wait_for::<Secret>(Some(namespace), name, "is copied", |_| true)
-            .await
-    };
+    let until =
+        async |namespace: &str, name: &str| cluster.wait_for::<Secret>(namespace, name, "is copied", |_| true).await;
     until("a", "in-a").await?;
     until("c", "in-c").await?;
     // Later objects, and removed ones, are seen in each.
@@ -76,14 +75,14 @@ async fn several_namespaces_are_one_view() -> Result<()> {
     copies.delete("in-a", &Default::default()).await?;
     let again = |copy: &Secret| copy.metadata.uid != uid;
     cluster
-        .wait_for::<Secret>(Some("a"), "in-a", "is copied again", again)
+        .wait_for::<Secret>("a", "in-a", "is copied again", again)
         .await?;
 
     assert_eq!(
         names(&client.list::<ConfigMap>(None).await?),
         ["a/in-a", "c/in-c", "c/late"]
     );
-    assert_eq!(names(&client.list::<ConfigMap>(Some("c")).await?), ["c/in-c", "c/late"]);
+    assert_eq!(names(&client.list::<ConfigMap>("c").await?), ["c/in-c", "c/late"]);
     // K1 in each: a version of one namespace says nothing of the other.
     for round in 0..50 {
         let mut object = named(&format!("own-{round}"));
@@ -114,9 +113,34 @@ async fn several_namespaces_are_one_view() -> Result<()> {
     let waited = tokio::time::timeout(Duration::from_secs(30), all).await;
     assert!(waited.is_ok(), "{count}: {:?}", told.0.lock());
     assert!(informer.remove_handler(handler) && !informer.remove_handler(handler));
-    assert_eq!(informer.store().get(Some("c"), "late").map(|_| ()), Some(()));
+    assert_eq!(informer.store().get("c", "late").map(|_| ()), Some(()));
 
     stop.stop();
     running.await.expect("no panic").expect("it stops in order");
+    Ok(())
+}
+
+/// A manager of some namespaces lists no other, so a Role in each is enough for it.
+#[tokio::test]
+async fn a_manager_of_some_namespaces_asks_for_no_other() -> Result<()> {
+    for (namespaces, restricted) in [(&["a"][..], "namespace a"), (&["b", "a", "b"], "namespaces a, b")] {
+        let server = Server::in_real_time().await;
+        let allowed: Vec<String> = namespaces.iter().map(|name| format!("/namespaces/{name}/")).collect();
+        server.fault(move |seen| {
+            let inside = allowed.iter().any(|path| seen.path.contains(path));
+            (["LIST", "WATCH"].contains(&seen.verb) && !inside).then_some(FORBIDDEN)
+        });
+        let manager = server.manager().namespaces(namespaces.iter().copied());
+        let manager = manager.add(Controller::of(Copier).owns::<Secret>()).build()?;
+        let (client, ready) = (manager.client(), manager.ready());
+        with_built(manager, async {
+            ready.await;
+            client.list::<ConfigMap>(None).await.expect("those inside");
+            let elsewhere = client.get::<ConfigMap>("x", "x").await.expect_err("it is not cached");
+            let told = format!("cannot read configmaps in namespace x: this manager is restricted to {restricted}");
+            assert_eq!(elsewhere.to_string(), told);
+        })
+        .await;
+    }
     Ok(())
 }

@@ -3,8 +3,10 @@
 
 mod crashes;
 mod demo;
+mod soak;
 mod sources;
 
+use kubewright::NoNamespace;
 use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
 use kubewright::k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -348,10 +350,7 @@ async fn s09_images_are_upgraded_in_place() -> Outcome {
                 .is_some_and(|text| text.contains("definition changed"))
         })
     };
-    world
-        .cluster
-        .wait_for_all(Some(DEFAULT), "tell of the change", told)
-        .await?;
+    world.cluster.wait_for_all(DEFAULT, "tell of the change", told).await?;
     Ok(())
 }
 
@@ -433,7 +432,7 @@ async fn s14_more_than_an_image_waits_for_new_pods() -> Outcome {
     };
     world
         .cluster
-        .wait_for_all(Some(DEFAULT), "say that they cannot be upgraded", told)
+        .wait_for_all(DEFAULT, "say that they cannot be upgraded", told)
         .await?;
     let event = |events: &[Event]| {
         let mut found = events
@@ -446,7 +445,7 @@ async fn s14_more_than_an_image_waits_for_new_pods() -> Outcome {
                 .is_some_and(|text| text.contains("2 not upgradable pod(s)"))
         })
     };
-    let told = world.cluster.wait_for_all(Some(DEFAULT), "tell of it", event);
+    let told = world.cluster.wait_for_all(DEFAULT, "tell of it", event);
     tokio::select! {
         told = told => drop(told?),
         () = world.operator.death() => {} // the event may be lost with it
@@ -486,7 +485,7 @@ async fn s15_each_content_has_a_revision() -> Outcome {
     };
     world
         .cluster
-        .wait_for_all(Some(&namespace), "are the last three", numbers)
+        .wait_for_all(&namespace, "are the last three", numbers)
         .await?;
     Ok(())
 }
