@@ -221,7 +221,7 @@ async fn lives(dies_after: usize) -> usize {
         .await;
         scene.wait("a", "ran again", |job| job.holds("Successful")).await;
         scene.api().delete("a", &Default::default()).await.unwrap();
-        let gone = scene.cluster.wait_gone::<Job>(Some(&scene.namespace), "a").await;
+        let gone = scene.cluster.wait_gone::<Job>(&scene.namespace, "a").await;
         gone.unwrap();
         until("nothing is left of it", || !folder.exists()).await;
     };

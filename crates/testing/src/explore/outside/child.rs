@@ -59,7 +59,12 @@ impl Child {
     ///
     /// # Errors
     /// When there is no shell; a program that is not there ends at once with 127.
-    pub(super) fn start(program: &Program, kubeconfig: &Path, namespace: &str) -> std::io::Result<Child> {
+    pub(super) fn start(
+        program: &Program,
+        kubeconfig: &Path,
+        namespace: &str,
+        temporary: &Path,
+    ) -> std::io::Result<Child> {
         let mut text = program.command.clone();
         while let Some(at) = text.find("{port}") {
             let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
@@ -82,6 +87,7 @@ impl Child {
         }
         command
             .env("KUBECONFIG", kubeconfig)
+            .env("TMPDIR", temporary)
             // What Python prints is lost when it is killed, unless it is told so.
             .env("PYTHONUNBUFFERED", "1")
             .envs(program.variables.iter().cloned());
@@ -188,7 +194,7 @@ mod tests {
             folder: folder.path().to_path_buf(),
             variables: Vec::new(),
         };
-        let child = Child::start(&program, Path::new("/the/kubeconfig"), "default").unwrap();
+        let child = Child::start(&program, Path::new("/the/kubeconfig"), "default", Path::new("/tmp")).unwrap();
         while child.output.last(2).len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -220,7 +220,10 @@ impl<'a> Player<'a> {
         let endpoint = endpoint.map_err(cannot)?;
         let path = self.folder.path().join(format!("kubeconfig-{process}"));
         std::fs::write(&path, endpoint.kubeconfig(&self.namespace)).map_err(cannot)?;
-        let child = Child::start(&self.stage.program, &path, &self.namespace).map_err(cannot)?;
+        // Each has a folder for temporary files of its own, as containers have.
+        let temporary = self.folder.path().join(format!("tmp-{process}"));
+        std::fs::create_dir(&temporary).map_err(cannot)?;
+        let child = Child::start(&self.stage.program, &path, &self.namespace, &temporary).map_err(cannot)?;
         self.outputs.push(child.output.clone());
         self.processes.insert(process, Process { child, endpoint });
         Ok(())
