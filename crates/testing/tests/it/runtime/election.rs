@@ -14,7 +14,7 @@ use kubewright::kube::api::{Patch, PatchParams, PostParams};
 use kubewright::kube::client::Body;
 use kubewright::kube::{self, Api};
 use kubewright::{Action, Client, Context, Controller, Error, LeaderElection, Manager, Reconciler, Stop, StopSource};
-use kubewright_testing::{Result, TestCluster};
+use kubewright_testing::{Cluster, Result, TestCluster};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -134,6 +134,12 @@ fn hasty(identity: &str) -> LeaderElection {
     )
 }
 
+/// A cluster in whose time a hasty election loses nothing to a machine that is busy.
+async fn in_virtual_time() -> Result<TestCluster> {
+    let start = "2026-01-01T00:00:00Z".parse().expect("a time");
+    TestCluster::in_virtual_time(start, Cluster::builder()).await
+}
+
 async fn create(cluster: &TestCluster, name: &str) -> Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(cluster.kube(), "default");
     let mut object = ConfigMap::default();
@@ -204,7 +210,7 @@ async fn le3_a_lease_that_is_given_back_is_taken_at_once() -> Result<()> {
 
 #[tokio::test]
 async fn le4_a_crashed_leader_is_followed_after_its_lease() -> Result<()> {
-    let cluster = TestCluster::start().await?;
+    let cluster = in_virtual_time().await?;
     let journal = Journal::default();
     let first = manager(cluster.kube(), hasty("one"), noter("one", &journal));
     let leads = first.ready();
@@ -221,7 +227,7 @@ async fn le4_a_crashed_leader_is_followed_after_its_lease() -> Result<()> {
 /// LE2, LE6, M1: a leader that cannot renew its Lease stops, writes nothing more, and comes back without ending.
 #[tokio::test]
 async fn le2_a_leader_that_is_cut_off_stops_and_comes_back() -> Result<()> {
-    let cluster = TestCluster::start().await?;
+    let cluster = in_virtual_time().await?;
     let journal = Journal::default();
     let cut = Arc::new(watch::Sender::new(false));
     let seen = cut.clone();
@@ -341,7 +347,7 @@ async fn le5_of_many_replicas_one_leads() -> Result<()> {
 /// LE8, and a Lease that a client deletes.
 #[tokio::test]
 async fn le8_labels_stay_and_a_deleted_lease_is_made_again() -> Result<()> {
-    let cluster = TestCluster::start().await?;
+    let cluster = in_virtual_time().await?;
     let leases: Api<Lease> = Api::namespaced(cluster.kube(), "default");
     let mut lease = Lease::default();
     lease.metadata.name = Some("noter".to_owned());
