@@ -95,9 +95,34 @@ fn all_of(sample: &Value, crd: Option<&Value>) -> Vec<(Rank, Input)> {
         &found["schema"]["openAPIV3Schema"]["properties"]["spec"]
     });
     let mut found = Vec::new();
-    collect(&sample["spec"], schema, true, &mut vec!["spec".to_owned()], &mut found);
+    let mut spec = sample["spec"].clone();
+    fill(&mut spec, schema);
+    collect(&spec, schema, true, &mut vec!["spec".to_owned()], &mut found);
     found.sort_by_key(|(rank, _)| *rank);
     found
+}
+
+/// Whether it makes no difference to take a value out.
+fn is_default(value: &Value, schema: &Value) -> bool {
+    let mut default = schema["default"].clone();
+    fill(&mut default, schema);
+    default == *value
+}
+
+/// Puts in what the server would: a field that the sample leaves to its default is one that the user may change.
+fn fill(value: &mut Value, schema: &Value) {
+    let (Some(fields), Some(known)) = (value.as_object_mut(), schema["properties"].as_object()) else {
+        return;
+    };
+    for (name, of_field) in known {
+        let default = &of_field["default"];
+        if !default.is_null() {
+            fields.entry(name.clone()).or_insert_with(|| default.clone());
+        }
+        if let Some(value) = fields.get_mut(name) {
+            fill(value, of_field);
+        }
+    }
 }
 
 fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<String>, found: &mut Vec<(Rank, Input)>) {
@@ -136,7 +161,8 @@ fn collect(value: &Value, schema: &Value, is_required: bool, path: &mut Vec<Stri
             false => &schema["properties"][name.as_str()],
         };
         // Without a schema nobody knows what may be left out.
-        let is_required = !is_map && (known.is_none() || required.contains(&name.as_str()));
+        let is_required =
+            !is_map && (known.is_none() || required.contains(&name.as_str()) || is_default(value, of_field));
         path.push(name.clone());
         collect(value, of_field, is_required, path, found);
         path.pop();
@@ -336,6 +362,30 @@ mod tests {
             super::super::wanted::merge(&mut changed, &input.back);
             assert_eq!(changed, sample, "{}", input.what);
         }
+    }
+
+    #[test]
+    fn what_is_left_to_its_default_may_be_changed() {
+        let storage = json!({"type": "object", "default": {}, "properties": {
+            "size": {"type": "string", "pattern": "^[0-9]+(Mi|Gi)$", "default": "10Gi"},
+        }});
+        let schema = json!({"properties": {"storage": storage, "spare": {"type": "boolean", "default": false}}});
+        let crd = json!({"spec": {"versions": [
+            {"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"spec": schema}}}},
+        ]}});
+        let sample = json!({"apiVersion": "example.com/v1", "kind": "Box", "spec": {}});
+        let inputs = of(&sample, Some(&crd), MOST);
+        let size = inputs
+            .iter()
+            .find(|input| input.what == "spec.storage.size to \"20Gi\"");
+        let size = size.unwrap_or_else(|| panic!("{inputs:?}"));
+        assert_eq!(size.there, json!({"spec": {"storage": {"size": "20Gi"}}}));
+        assert_eq!(size.back, json!({"spec": {"storage": {"size": "10Gi"}}}));
+        assert!(
+            inputs.iter().any(|input| input.what == "spec.spare to true"),
+            "{inputs:?}"
+        );
+        assert!(!inputs.iter().any(|input| input.what.contains("nothing")), "{inputs:?}");
     }
 
     #[test]

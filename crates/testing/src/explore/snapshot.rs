@@ -90,7 +90,9 @@ impl Reader {
             let tells_of_the_way: Option<fn(&Value) -> bool> = match kind.as_str() {
                 "PersistentVolume" => Some(is_made_for_a_claim),
                 "ReplicaSet" | "ControllerRevision" => Some(is_of_a_former_rollout),
-                "ConfigMap" | "Endpoints" => Some(|object| object["metadata"]["annotations"][LOCK].is_string()),
+                "ConfigMap" => Some(is_lock),
+                "Endpoints" => Some(|object| is_lock(object) || is_of_the_server(object)),
+                "EndpointSlice" => Some(is_of_the_server),
                 _ => None,
             };
             let tells_of_the_way = tells_of_the_way.filter(|_| self.is_lenient);
@@ -251,6 +253,16 @@ impl Snapshot {
 fn is_made_for_a_claim(volume: &Value) -> bool {
     let name = volume["metadata"]["name"].as_str();
     name.is_some_and(|name| name.starts_with("pvc-"))
+}
+
+/// A lock of an election, which is renewed all the time.
+fn is_lock(object: &Value) -> bool {
+    object["metadata"]["annotations"][LOCK].is_string()
+}
+
+/// The address of the API server, which is another one in each cluster.
+fn is_of_the_server(object: &Value) -> bool {
+    (&object["metadata"]["namespace"], &object["metadata"]["name"]) == (&"default".into(), &"kubernetes".into())
 }
 
 /// What a controller keeps in order to roll back: a ReplicaSet without pods, a ControllerRevision. It is not made again when
