@@ -28,6 +28,8 @@ pub(crate) const CRASHES: &str = "crashes";
 pub(crate) const NEVER_READY: &str = "never-ready";
 /// No probe succeeds before the container has run for so long.
 pub(crate) const READY_SECONDS: &str = "ready-seconds";
+/// `true`: probes run at once and then every second, whatever their delays and periods are.
+pub(crate) const QUICK_PROBES: &str = "quick-probes";
 /// Liveness probes fail when the container has run for so long.
 pub(crate) const UNHEALTHY_SECONDS: &str = "unhealthy-seconds";
 /// How long the containers take to end after SIGTERM.
@@ -48,13 +50,14 @@ pub(crate) const USAGE_MEMORY: &str = "usage-memory";
 pub(crate) const HANDS_OFF: &str = "hands-off";
 
 /// All of them, and the types of their values.
-const WORDS: [(&str, Value); 15] = [
+const WORDS: [(&str, Value); 16] = [
     (EXIT_CODE, Value::Number),
     (EXIT_REASON, Value::Text),
     (RUN_SECONDS, Value::Seconds),
     (CRASHES, Value::Number),
     (NEVER_READY, Value::Flag),
     (READY_SECONDS, Value::Seconds),
+    (QUICK_PROBES, Value::Flag),
     (UNHEALTHY_SECONDS, Value::Seconds),
     (STOP_SECONDS, Value::Seconds),
     (STOP_CODE, Value::Number),
@@ -114,6 +117,7 @@ pub(super) struct Behaviour {
     pub(super) runs: Duration,
     crashes: Option<i32>,
     never_ready: bool,
+    quick_probes: bool,
     slow: Duration,
     unhealthy: Option<Duration>,
     /// How long it takes to end after SIGTERM, and with which code.
@@ -138,6 +142,7 @@ impl Behaviour {
             runs: time(RUN_SECONDS).unwrap_or_default(),
             crashes: number(CRASHES),
             never_ready: says(NEVER_READY) == Some("true"),
+            quick_probes: says(QUICK_PROBES) == Some("true"),
             slow: time(READY_SECONDS).unwrap_or_default(),
             unhealthy: time(UNHEALTHY_SECONDS),
             stops: (
@@ -298,9 +303,24 @@ fn row(probe: &Probe, times: Option<i32>, otherwise: i32) -> Duration {
     secs(probe.period_seconds, 10).saturating_mul(more)
 }
 
+fn with_quick_probes(container: &Container) -> Container {
+    let mut quick = container.clone();
+    let probes = [
+        &mut quick.startup_probe,
+        &mut quick.readiness_probe,
+        &mut quick.liveness_probe,
+    ];
+    for probe in probes.into_iter().flatten() {
+        (probe.initial_delay_seconds, probe.period_seconds) = (None, Some(1));
+    }
+    quick
+}
+
 /// The results of a container's probes after it has run for `up`. Its postStart hook, which may sleep, comes before all
 /// of them.
 pub(super) fn probe(container: &Container, behaviour: &Behaviour, up: Duration) -> Found {
+    let quick = behaviour.quick_probes.then(|| with_quick_probes(container));
+    let container = quick.as_ref().unwrap_or(container);
     let hook = container.lifecycle.as_ref().and_then(|life| life.post_start.as_ref());
     let hook = hook
         .and_then(|hook| hook.sleep.as_ref())
@@ -510,6 +530,9 @@ mod tests {
             20,
             (false, false, None, Some(Startup), None),
         );
+        let quick = || word(QUICK_PROBES, "true");
+        let slow = || json!({ "startupProbe": of(30, 10, 3), "readinessProbe": of(60, 30, 3) });
+        check(slow(), quick(), 0, (true, true, None, None, None));
         let live = || json!({ "livenessProbe": of(0, 10, 3) });
         check(live(), json!({}), 99, (true, true, None, None, None));
         check(

@@ -135,9 +135,11 @@ impl<'a> Player<'a> {
         let cluster = TestCluster::start_with((stage.cluster)()).await?;
         cluster.install_crds(stage.crds.iter().cloned()).await?;
         // Real operators run commands in the containers of their pods. Nothing runs in these; the commands succeed.
-        let commands = [("kubewright.dev/exec-output".to_owned(), String::new())];
-        let succeed = cluster.cluster().behaviours().set(None, "", commands.into());
-        succeed.map_err(|why| Failed::new("cannot prepare the simulated pods").because(why))?;
+        // What would be waited for in real time comes at once.
+        let said = [("exec-output", ""), ("quick-probes", "true")];
+        let said = said.map(|(word, value)| (format!("kubewright.dev/{word}"), value.to_owned()));
+        let behave = cluster.cluster().behaviours().set(None, "", said.into());
+        behave.map_err(|why| Failed::new("cannot prepare the simulated pods").because(why))?;
         let (kube, namespace, user, groups) = match &stage.roles {
             Some(folder) => {
                 let rights = Rights::of_project(folder, NAME)?;
