@@ -290,6 +290,12 @@ fn uncounted(object: &mut Value) {
             *observed = Value::from(*observed == generation);
         }
     }
+    // A rollout that is stuck is said to make progress for ten minutes, however it came to be stuck.
+    if object["kind"] == "Deployment"
+        && let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut)
+    {
+        conditions.retain(|condition| condition["type"] != "Progressing");
+    }
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("generation");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
