@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use kubewright::changes_between;
 use serde_json::Value;
 
-/// How many lines are told, and how much of a value.
+/// How many lines are told.
 const LINES: usize = 8;
+/// How much of a line that is no object is told.
 const LENGTH: usize = 160;
 
-/// The lines of [`Snapshot::differences`](super::Snapshot::differences) as a person reads them: the expected value, then
-/// what was found.
+/// The lines of [`Snapshot::differences`](super::Snapshot::differences) as a person reads them, in the words in which a
+/// timeline tells of a change: the expected value, then what was found.
 pub(super) fn told(differences: &str) -> Vec<String> {
     let mut objects: BTreeMap<String, (Vec<Value>, Vec<Value>)> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -28,17 +30,14 @@ pub(super) fn told(differences: &str) -> Vec<String> {
         }
     }
     for (name, (expected, found)) in objects {
-        match (expected.as_slice(), found.as_slice()) {
-            ([expected], [found]) => {
-                let mut fields = Vec::new();
-                differing(expected, found, "", &mut fields);
-                lines.extend(fields.into_iter().map(|field| format!("{name}: {field}")));
-            }
-            (expected, found) => {
-                let count =
-                    |sign: char, all: &[Value]| (!all.is_empty()).then(|| format!("{sign}{} {name}", all.len()));
-                lines.extend([count('-', expected), count('+', found)].into_iter().flatten());
-            }
+        let changes = match (expected.as_slice(), found.as_slice()) {
+            ([expected], [found]) => changes_between(expected, found),
+            _ => Vec::new(),
+        };
+        lines.extend(changes.iter().map(|change| format!("{name}: {change}")));
+        if changes.is_empty() {
+            let count = |sign: char, all: &[Value]| (!all.is_empty()).then(|| format!("{sign}{} {name}", all.len()));
+            lines.extend([count('-', &expected), count('+', &found)].into_iter().flatten());
         }
     }
     if lines.len() > LINES {
@@ -55,58 +54,6 @@ fn named(object: &Value) -> String {
     match namespace {
         "" => format!("{kind} {name}"),
         namespace => format!("{kind} {namespace}/{name}"),
-    }
-}
-
-fn differing(one: &Value, other: &Value, path: &str, found: &mut Vec<String>) {
-    match (one, other) {
-        (Value::Object(before), Value::Object(after)) => {
-            let added = after.keys().filter(|name| !before.contains_key(*name));
-            for name in before.keys().chain(added) {
-                let path = match path {
-                    "" => name.clone(),
-                    path => format!("{path}.{name}"),
-                };
-                differing(&one[name.as_str()], &other[name.as_str()], &path, found);
-            }
-        }
-        (Value::Array(before), Value::Array(after)) if is_map(before) && is_map(after) => {
-            let keys = |all: &[Value]| all.iter().map(|item| key(item).to_owned()).collect::<Vec<_>>();
-            let (before, after) = (keys(before), keys(after));
-            let added = after.iter().filter(|name| !before.contains(name));
-            for name in before.iter().chain(added) {
-                let item = |of: &Value| {
-                    let mut items = of.as_array().into_iter().flatten();
-                    items.find(|item| key(item) == name).cloned().unwrap_or_default()
-                };
-                differing(&item(one), &item(other), &format!("{path}.{name}"), found);
-            }
-        }
-        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
-            for (at, (one, other)) in before.iter().zip(after).enumerate() {
-                differing(one, other, &format!("{path}.{at}"), found);
-            }
-        }
-        _ if one == other => {}
-        _ => found.push(format!("{path}: {} → {}", value(one), value(other))),
-    }
-}
-
-/// What tells the items of a list apart.
-fn key(item: &Value) -> &str {
-    let field = if item["name"].is_string() { "name" } else { "type" };
-    item[field].as_str().unwrap_or_default()
-}
-
-/// Whether each item has a key, as conditions and containers have.
-fn is_map(items: &[Value]) -> bool {
-    !items.is_empty() && items.iter().all(|item| !key(item).is_empty())
-}
-
-fn value(value: &Value) -> String {
-    match value {
-        Value::Null => "nothing".to_owned(),
-        value => short(&value.to_string()),
     }
 }
 
@@ -130,7 +77,7 @@ mod tests {
         check("", &[]);
         check(
             &format!("-1 {}\n+1 {}\n", pod("Running"), pod("Pending")),
-            &[r#"Pod n/a: status.phase: "Running" → "Pending""#],
+            &[r#"Pod n/a: status.phase "Running" → "Pending""#],
         );
         check(&format!("-1 {}\n", pod("Running")), &["-1 Pod n/a"]);
         check(
@@ -138,13 +85,20 @@ mod tests {
             &["+2 Pod n/a"],
         );
         check(
-            "-1 {\"kind\":\"Node\",\"metadata\":{\"name\":\"x\"},\"spec\":[1,2]}\n+1 {\"kind\":\"Node\",\"metadata\":{\"name\":\"x\"},\"spec\":[1],\"more\":true}",
-            &["Node x: spec: [1,2] → [1]", "Node x: more: nothing → true"],
+            r#"-1 {"kind":"Node","metadata":{"name":"x"},"spec":[1,2]}
++1 {"kind":"Node","metadata":{"name":"x"},"spec":[1],"more":true}"#,
+            &["Node x: more set to true", "Node x: spec[1] removed (was 2)"],
         );
         check(
             r#"-1 {"kind":"A","s":[{"type":"X","v":1},{"type":"Y","v":1}]}
 +1 {"kind":"A","s":[{"type":"Y","v":2},{"type":"X","v":1}]}"#,
-            &["A : s.Y.v: 1 → 2"],
+            &["A : s[Y].v 1 → 2"],
+        );
+        // What a change of fields leaves out is a difference all the same.
+        check(
+            r#"-1 {"kind":"A","status":{"conditions":[{"type":"X","observedGeneration":true}]}}
++1 {"kind":"A","status":{"conditions":[{"type":"X","observedGeneration":false}]}}"#,
+            &["-1 A ", "+1 A "],
         );
         // What is no object is told as it is.
         check("update pods default/a", &["update pods default/a"]);
