@@ -39,7 +39,7 @@ const LONGEST_BODY: usize = 32 << 20;
 /// Answers requests of a process.
 pub(super) type Answering = Arc<dyn Fn(Request<Body>) -> BoxFuture<'static, Result<Answer, kube::Error>> + Send + Sync>;
 
-/// The way of connections that a client takes over, and who is told of one.
+/// Where connections go that a client takes over, and what is called with the path of each.
 pub(super) type Tunnels = (Tunnel, Arc<dyn Fn(&str) + Send + Sync>);
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;

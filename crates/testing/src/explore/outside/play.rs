@@ -134,8 +134,8 @@ impl<'a> Player<'a> {
     ) -> Result<Player<'a>, Failed> {
         let cluster = TestCluster::start_with((stage.cluster)()).await?;
         cluster.install_crds(stage.crds.iter().cloned()).await?;
-        // Real operators run commands in the containers of their pods. Nothing runs in these; the commands succeed.
-        // What would be waited for in real time comes at once.
+        // Real operators run commands in the containers of their pods. Nothing runs in these; the commands succeed. Probes
+        // run at once: their delays would pass in real time.
         let said = [("exec-output", ""), ("quick-probes", "true")];
         let said = said.map(|(word, value)| (format!("kubewright.dev/{word}"), value.to_owned()));
         let behave = cluster.cluster().behaviours().set(None, "", said.into());
@@ -158,7 +158,7 @@ impl<'a> Player<'a> {
                 (kube, "default".to_owned(), NAME.to_owned(), groups)
             }
         };
-        let tunnel = Tunnel::of(&cluster, user, groups).await?;
+        let tunnel = Tunnel::of(cluster.clone(), user, groups);
         let folder = tempfile::Builder::new().prefix("kubewright-").tempdir();
         let folder = folder.map_err(|why| Failed::new("cannot make a folder for temporary files").because(why))?;
         let (asks, asked) = unbounded_channel();

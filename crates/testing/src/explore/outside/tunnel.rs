@@ -17,38 +17,37 @@ use hyper_util::rt::TokioIo;
 use kubewright::kube::client::ConfigExt as _;
 use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
 use kubewright::kube::{self, Config};
+use tokio::sync::OnceCell;
 use tower::{Service as _, ServiceExt as _};
 
 use super::super::seam::Answer;
 use crate::cluster::TestCluster;
-use crate::error::{Error, Result};
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 type Dialed = std::result::Result<SendRequest<Empty<Bytes>>, Broken>;
 
-/// The way of such connections to the API server.
+/// Connections to the API server's own address, which is opened when the first client wants one: most operators run no
+/// commands, and each run has a cluster of its own.
 #[derive(Clone)]
 pub(super) struct Tunnel {
-    dial: Arc<dyn Fn() -> BoxFuture<'static, Dialed> + Send + Sync>,
-    host: HeaderValue,
+    cluster: TestCluster,
+    address: Arc<OnceCell<Address>>,
     user: String,
     groups: Vec<String>,
 }
 
-impl Tunnel {
-    /// Opens the address of the cluster, for a user.
-    pub(super) async fn of(cluster: &TestCluster, user: String, groups: Vec<String>) -> Result<Tunnel> {
-        let wrong = |why: &dyn std::fmt::Display| {
-            let what = format!("cannot open an address of the cluster: {why}");
-            Error::Runtime(kubewright::Error::Configuration(what))
-        };
-        let file = Kubeconfig::from_yaml(&cluster.kubeconfig().await?).map_err(|why| wrong(&why))?;
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-        let config = config.map_err(|why| wrong(&why))?;
-        let connector = config.rustls_https_connector().map_err(|why| wrong(&why))?;
-        let address = config.cluster_url;
+struct Address {
+    host: HeaderValue,
+    dial: Box<dyn Fn() -> BoxFuture<'static, Dialed> + Send + Sync>,
+}
+
+impl Address {
+    async fn of(cluster: &TestCluster) -> std::result::Result<Address, Broken> {
+        let file = Kubeconfig::from_yaml(&cluster.kubeconfig().await?)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let (connector, address) = (config.rustls_https_connector()?, config.cluster_url);
         let host = address.authority().map_or("", http::uri::Authority::as_str);
-        let host = HeaderValue::try_from(host).map_err(|why| wrong(&why))?;
+        let host = HeaderValue::try_from(host)?;
         let dial = move || -> BoxFuture<'static, Dialed> {
             let (mut connector, address) = (connector.clone(), address.clone());
             Box::pin(async move {
@@ -59,12 +58,22 @@ impl Tunnel {
                 Ok(sender)
             })
         };
-        Ok(Tunnel {
-            dial: Arc::new(dial),
+        Ok(Address {
             host,
+            dial: Box::new(dial),
+        })
+    }
+}
+
+impl Tunnel {
+    /// Those of a user.
+    pub(super) fn of(cluster: TestCluster, user: String, groups: Vec<String>) -> Tunnel {
+        Tunnel {
+            cluster,
+            address: Arc::default(),
             user,
             groups,
-        })
+        }
     }
 
     /// Whether a client wants to take its connection over.
@@ -74,18 +83,25 @@ impl Tunnel {
 
     /// Passes a request on, and then what both ends say.
     pub(super) async fn pass(&self, mut request: Request<Incoming>) -> std::result::Result<Answer, Broken> {
+        let address = self.address.get_or_try_init(|| Address::of(&self.cluster)).await?;
         let client = hyper::upgrade::on(&mut request);
         let (mut parts, _) = request.into_parts();
         parts.headers.remove(AUTHORIZATION);
-        parts.headers.insert(HOST, self.host.clone());
+        let of_others: Vec<_> = parts
+            .headers
+            .keys()
+            .filter(|name| name.as_str().starts_with("impersonate-"))
+            .cloned()
+            .collect();
+        of_others.iter().for_each(|name| drop(parts.headers.remove(name)));
+        parts.headers.insert(HOST, address.host.clone());
         parts
             .headers
             .insert("impersonate-user", HeaderValue::try_from(&self.user)?);
-        parts.headers.remove("impersonate-group");
         for group in &self.groups {
             parts.headers.append("impersonate-group", HeaderValue::try_from(group)?);
         }
-        let mut sender = (self.dial)().await?;
+        let mut sender = (address.dial)().await?;
         let mut answer = sender.send_request(Request::from_parts(parts, Empty::new())).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(answer.map(|body| body.map_err(kube::Error::HyperError).boxed_unsync()));
