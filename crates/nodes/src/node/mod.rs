@@ -487,8 +487,7 @@ impl Reconciler for Kubelet {
         if let Some(action) = self.staged(&ctx, &pod, &node).await? {
             return Ok(action);
         }
-        let around = rules::around(&pod, &node, ctx.client()).await?;
-        let pod = rules::with_annotations(self.behaviours.apply(pod), &around);
+        let pod = rules::told(pod, &node, &self.behaviours, ctx.client()).await?;
         if meta::is_deleting(&pod.metadata) {
             return gone_is_fine(self.finish(&ctx, &pod, &node).await);
         }

@@ -11,11 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use kubewright::k8s_openapi::api::batch::v1::Job;
 use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kubewright::kube;
-use kubewright::kube::core::{Expression, Selector, SelectorExt as _};
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::kube::core::{ApiResource, DynamicObject, Expression, Selector, SelectorExt as _};
+use kubewright::kube::{self, Api};
 use kubewright::{Client, Error, Object};
-use serde::Deserialize;
 
 use super::behaviour;
 use kubewright_objects::meta;
@@ -65,7 +64,7 @@ impl Behaviours {
     }
 
     /// The pod with the annotations of the rules.
-    pub(super) fn apply(&self, pod: Arc<Pod>) -> Arc<Pod> {
+    fn apply(&self, pod: Arc<Pod>) -> Arc<Pod> {
         let rules = self.rules();
         let of_pod = |rule: &&Rule| {
             let namespace = rule.namespace.as_ref();
@@ -82,32 +81,90 @@ impl Behaviours {
     }
 }
 
+/// Reads what an object says of pods.
+trait Reads {
+    type Error;
+
+    /// Nothing, if there is no such object, or another one than that of the uid.
+    fn said<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<(String, String)>, Self::Error>> + Send;
+}
+
+/// From the cache.
+impl Reads for Client {
+    type Error = Error;
+
+    async fn said<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let object = self.get::<K>(namespace, name).await?;
+        Ok(said(object.as_ref().map(|object| object.meta()), uid))
+    }
+}
+
+/// From the API server.
+impl Reads for kube::Client {
+    type Error = kube::Error;
+
+    async fn said<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+    ) -> kube::Result<Vec<(String, String)>> {
+        let resource = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = match namespace {
+            Some(namespace) => Api::namespaced_with(self.clone(), namespace, &resource),
+            None => Api::all_with(self.clone(), &resource),
+        };
+        let object = api.get_metadata_opt(name).await?;
+        Ok(said(object.as_ref().map(|object| &object.metadata), uid))
+    }
+}
+
 /// The annotations of the simulation around a pod, the nearest first: of its controller (a Deployment's are on its
-/// ReplicaSets), of its namespace, of its node.
-pub(super) async fn around(pod: &Pod, node: &Node, client: &Client) -> Result<Vec<(String, String)>, Error> {
+/// ReplicaSets), and of its namespace. Those of its node come after them.
+async fn around<R: Reads>(pod: &Pod, reads: &R) -> Result<Vec<(String, String)>, R::Error> {
     let namespace = pod.metadata.namespace.as_deref();
     let mut found = Vec::new();
     if let Some(owner) = meta::controller_of(&pod.metadata) {
-        let name = &owner.name;
-        let of = match (owner.api_version.as_str(), owner.kind.as_str()) {
-            ("apps/v1", "ReplicaSet") => annotations(client.get::<ReplicaSet>(namespace, name).await?, owner),
-            ("apps/v1", "StatefulSet") => annotations(client.get::<StatefulSet>(namespace, name).await?, owner),
-            ("apps/v1", "DaemonSet") => annotations(client.get::<DaemonSet>(namespace, name).await?, owner),
-            ("batch/v1", "Job") => annotations(client.get::<Job>(namespace, name).await?, owner),
-            _ => Vec::new(),
+        let (name, uid) = (&owner.name, Some(owner.uid.as_str()));
+        found = match (owner.api_version.as_str(), owner.kind.as_str()) {
+            ("apps/v1", "ReplicaSet") => reads.said::<ReplicaSet>(namespace, name, uid).await?,
+            ("apps/v1", "StatefulSet") => reads.said::<StatefulSet>(namespace, name, uid).await?,
+            ("apps/v1", "DaemonSet") => reads.said::<DaemonSet>(namespace, name, uid).await?,
+            ("batch/v1", "Job") => reads.said::<Job>(namespace, name, uid).await?,
+            _ => found,
         };
-        found.extend(of);
     }
-    if let Some(of) = client.get::<Namespace>(None, namespace.unwrap_or_default()).await? {
-        found.extend(said(&of.metadata));
-    }
-    found.extend(said(&node.metadata));
+    found.extend(
+        reads
+            .said::<Namespace>(None, namespace.unwrap_or_default(), None)
+            .await?,
+    );
     Ok(found)
 }
 
-fn annotations<K: Object>(object: Option<Arc<K>>, owner: &OwnerReference) -> Vec<(String, String)> {
-    let object = object.filter(|object| object.meta().uid.as_deref() == Some(owner.uid.as_str()));
-    object.map(|object| said(object.meta()).collect()).unwrap_or_default()
+/// The pod with all annotations that count for it.
+///
+/// # Errors
+/// When an owner or a namespace cannot be read.
+pub(super) async fn told(
+    pod: Arc<Pod>,
+    node: &Node,
+    behaviours: &Behaviours,
+    client: &Client,
+) -> Result<Arc<Pod>, Error> {
+    let mut around = around(&pod, client).await?;
+    around.extend(said(Some(&node.metadata), None));
+    Ok(with_annotations(behaviours.apply(pod), &around))
 }
 
 /// What a command prints that a client runs in a container of a simulated pod, and its exit code, by the annotations
@@ -121,61 +178,24 @@ pub async fn command_result(
     behaviours: &Behaviours,
     kube: &kube::Client,
 ) -> kube::Result<Option<(String, i32)>> {
-    let around = around_now(pod, kube).await?;
+    let mut around = around(pod, kube).await?;
+    if let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
+        around.extend(kube.said::<Node>(None, node, None).await?);
+    }
     let pod = with_annotations(behaviours.apply(Arc::new(pod.clone())), &around);
     Ok(behaviour::of_command(&pod, container))
 }
 
-/// As [`around`], of objects that no cache holds.
-async fn around_now(pod: &Pod, kube: &kube::Client) -> kube::Result<Vec<(String, String)>> {
-    #[derive(Deserialize)]
-    struct Metadata {
-        metadata: ObjectMeta,
-    }
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    let owner = meta::controller_of(&pod.metadata).and_then(|owner| {
-        let plural = match (owner.api_version.as_str(), owner.kind.as_str()) {
-            ("apps/v1", "ReplicaSet") => "replicasets",
-            ("apps/v1", "StatefulSet") => "statefulsets",
-            ("apps/v1", "DaemonSet") => "daemonsets",
-            ("batch/v1", "Job") => "jobs",
-            _ => return None,
-        };
-        let path = format!(
-            "/apis/{}/namespaces/{namespace}/{plural}/{}",
-            owner.api_version, owner.name
-        );
-        Some((path, Some(owner.uid.as_str())))
-    });
-    let of_namespace = (format!("/api/v1/namespaces/{namespace}"), None);
-    let of_node = node.map(|node| (format!("/api/v1/nodes/{node}"), None));
-    let mut found = Vec::new();
-    for (path, uid) in owner.into_iter().chain([of_namespace]).chain(of_node) {
-        let request = http::Request::get(path)
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)?;
-        let metadata = match kube.request::<Metadata>(request).await {
-            Ok(object) => object.metadata,
-            Err(kube::Error::Api(status)) if status.is_not_found() => continue,
-            Err(error) => return Err(error),
-        };
-        if uid.is_none_or(|uid| metadata.uid.as_deref() == Some(uid)) {
-            found.extend(said(&metadata));
-        }
-    }
-    Ok(found)
-}
-
-/// What an object says of pods.
-fn said(of: &ObjectMeta) -> impl Iterator<Item = (String, String)> {
-    let all = of.annotations.iter().flatten();
+/// What an object says of pods, if it is the one of the uid.
+fn said(of: Option<&ObjectMeta>, uid: Option<&str>) -> Vec<(String, String)> {
+    let of = of.filter(|of| uid.is_none() || of.uid.as_deref() == uid);
+    let all = of.iter().flat_map(|of| of.annotations.iter().flatten());
     let all = all.filter(|(key, _)| behaviour::is_of_pods(key));
-    all.map(|(key, value)| (key.clone(), value.clone()))
+    all.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The pod with these annotations, as far as it does not have them.
-pub(super) fn with_annotations(pod: Arc<Pod>, more: &[(String, String)]) -> Arc<Pod> {
+fn with_annotations(pod: Arc<Pod>, more: &[(String, String)]) -> Arc<Pod> {
     if more.is_empty() {
         return pod;
     }
