@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{self, read_bundle};
+use super::validate;
 use crate::codes;
 use crate::diagnostic::Diagnostic;
 use crate::plan::Files;
@@ -109,12 +109,12 @@ pub fn catalog(files: &dyn Files, request: &Request) -> Result<Catalog, Diagnost
     {
         return Err(refused(wrong.message.clone()).fix("kubewright bundle validate lists everything that is wrong"));
     }
-    let (csv, package) = read_bundle(files)?;
+    let (csv, package) = report.operator()?;
     let name = csv["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let targets = targets(&csv, request).map_err(refused)?;
+    let targets = targets(csv, request).map_err(refused)?;
     let namespace = &request.namespace;
-    let source = source_name(&package);
-    let text = yaml::documents_to_string(&documents(&csv, &package, &request.image));
+    let source = source_name(package);
+    let text = yaml::documents_to_string(&documents(csv, package, &request.image));
     if text.len() > MAX_SIZE {
         return Err(
             refused(format!("its catalog has more than {} MiB", MAX_SIZE >> 20)).fix("shorten its descriptions")
@@ -155,7 +155,7 @@ pub fn catalog(files: &dyn Files, request: &Request) -> Result<Catalog, Diagnost
                 "startingCSV": name,
             },
         }),
-        package,
+        package: package.to_owned(),
         csv: name,
         targets,
     })
@@ -204,7 +204,8 @@ fn targets(csv: &Value, request: &Request) -> Result<Vec<String>, String> {
         ("SingleNamespace", [_]) => Ok(named),
         ("MultiNamespace", [_, ..]) => Ok(named),
         _ => Err(format!(
-            "--install-mode {asked} must be AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or MultiNamespace=NAMESPACE,…"
+            "--install-mode {asked} must be AllNamespaces, OwnNamespace, SingleNamespace=NAMESPACE or \
+             MultiNamespace=NAMESPACE,…"
         )),
     }
 }

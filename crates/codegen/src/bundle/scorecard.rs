@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Options;
-use super::validate::{self, Level};
+use super::validate::{self, Level, Report};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::kustomize;
@@ -132,7 +132,8 @@ pub fn run(files: &dyn Files, selector: &str) -> Result<Vec<Test>, Diagnostic> {
         Some(text) => yaml::parse(&text).map_err(|why| refused(why).at(Place::file(FILE)))?,
         None => usual(),
     };
-    let (csv, _) = validate::read_bundle(files)?;
+    let report = validate::validate(files, &validate::Options::default())?;
+    let (csv, _) = report.operator()?;
     let stages = configuration["stages"].as_array();
     let tests = stages
         .into_iter()
@@ -140,10 +141,10 @@ pub fn run(files: &dyn Files, selector: &str) -> Result<Vec<Test>, Diagnostic> {
         .flat_map(|stage| stage["tests"].as_array())
         .flatten();
     let tests = tests.filter(|test| selector.matches(&test["labels"]));
-    tests.map(|spec| one(spec, &csv, files)).collect()
+    Ok(tests.map(|spec| one(spec, csv, &report)).collect())
 }
 
-fn one(spec: &Value, csv: &Value, files: &dyn Files) -> Result<Test, Diagnostic> {
+fn one(spec: &Value, csv: &Value, report: &Report) -> Test {
     let words: Vec<&str> = spec["entrypoint"]
         .as_array()
         .into_iter()
@@ -166,15 +167,14 @@ fn one(spec: &Value, csv: &Value, files: &dyn Files) -> Result<Test, Diagnostic>
                 .collect();
         }
         (Some(&"scorecard-test"), "olm-bundle-validation") => {
-            let report = validate::validate(files, &validate::Options::default())?;
-            for finding in report.outputs {
+            for finding in &report.outputs {
                 match finding.level {
-                    Level::Error => test.errors.push(finding.message),
-                    Level::Warning => test.suggestions.push(finding.message),
+                    Level::Error => test.errors.push(finding.message.clone()),
+                    Level::Warning => test.suggestions.push(finding.message.clone()),
                 }
             }
         }
-        (Some(&"scorecard-test"), "olm-crds-have-validation") => has_validation(files, csv, &mut test)?,
+        (Some(&"scorecard-test"), "olm-crds-have-validation") => has_validation(report, csv, &mut test),
         (Some(&"scorecard-test"), "olm-crds-have-resources") => {
             let lacks = |entry: &&Value| entry["resources"].as_array().is_none_or(Vec::is_empty);
             let without = owned(csv).into_iter().filter(lacks);
@@ -190,13 +190,13 @@ fn one(spec: &Value, csv: &Value, files: &dyn Files) -> Result<Test, Diagnostic>
             test.errors.push(format!(
                 "it is a program in the image {image}, which runs in a pod: operator-sdk scorecard runs it"
             ));
-            return Ok(test);
+            return test;
         }
     }
     if !test.errors.is_empty() {
         test.state = State::Fail;
     }
-    Ok(test)
+    test
 }
 
 /// The objects of `alm-examples`.
@@ -262,8 +262,7 @@ fn described(csv: &Value, part: &str, field: &str, test: &mut Test) {
 }
 
 /// Each field of an example is one that the schema of its kind knows.
-fn has_validation(files: &dyn Files, csv: &Value, test: &mut Test) -> Result<(), Diagnostic> {
-    let report = validate::validate(files, &validate::Options::default())?;
+fn has_validation(report: &Report, csv: &Value, test: &mut Test) {
     for example in examples(csv) {
         let kind = &example["kind"];
         let version = example["apiVersion"].as_str().unwrap_or_default();
@@ -285,5 +284,4 @@ fn has_validation(files: &dyn Files, csv: &Value, test: &mut Test) -> Result<(),
             }
         }
     }
-    Ok(())
 }

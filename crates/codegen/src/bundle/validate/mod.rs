@@ -88,7 +88,8 @@ const OPTIONAL: [Optional; 8] = [
     Optional {
         name: "good-practices",
         in_suite: true,
-        description: "Requests for CPU and memory, names of channels and of the version, descriptions, no rights to make CRDs",
+        description: "Requests for CPU and memory, names of channels and of the version, descriptions, no rights to make \
+                      CRDs",
         run: Ok(practices::good),
     },
     Optional {
@@ -140,9 +141,24 @@ pub struct Report {
     /// The definitions of the bundle, which an API server has to judge.
     #[serde(skip)]
     pub definitions: Vec<Value>,
+    /// The ClusterServiceVersion and its package; none in a chart.
+    #[serde(skip)]
+    operator: Option<(Value, String)>,
 }
 
 impl Report {
+    /// The ClusterServiceVersion of the bundle, and its package.
+    ///
+    /// # Errors
+    /// When the bundle is a chart.
+    pub(super) fn operator(&self) -> Result<(&Value, &str), Diagnostic> {
+        let operator = self.operator.as_ref().map(|(csv, package)| (csv, package.as_str()));
+        operator.ok_or_else(|| {
+            Diagnostic::new(codes::config::INVALID_BUNDLE, ATTEMPTED)
+                .because("it is a Helm chart, and has no ClusterServiceVersion")
+        })
+    }
+
     /// Adds what an API server has against a definition. As in operator-sdk, what it says about a schema is no error of
     /// the bundle; it becomes a warning.
     pub fn refused(&mut self, name: &str, field: &str, message: &str) {
@@ -232,24 +248,13 @@ pub fn validate(files: &dyn Files, options: &Options) -> Result<Report, Diagnost
             run(bundle, options, &mut findings);
         }
     }
-    let definitions = bundle.map(Bundle::into_definitions).unwrap_or_default();
+    let definitions = bundle.iter().flat_map(|bundle| bundle.definitions("v1")).cloned();
     Ok(Report {
         passed: !findings.has_errors(),
         outputs: findings.0,
-        definitions,
+        definitions: definitions.collect(),
+        operator: bundle.map(|bundle| (bundle.csv, bundle.package)),
     })
-}
-
-/// The ClusterServiceVersion of the bundle in a folder, and its package.
-///
-/// # Errors
-/// When there is none that can be read.
-pub(super) fn read_bundle(files: &dyn Files) -> Result<(Value, String), Diagnostic> {
-    match read::bundle(files)? {
-        (Some(bundle), _) => Ok((bundle.csv, bundle.package)),
-        (None, _) => Err(Diagnostic::new(codes::config::INVALID_BUNDLE, ATTEMPTED)
-            .because("it is a Helm chart, and has no ClusterServiceVersion")),
-    }
 }
 
 type Run = fn(&Bundle, &Options, &mut Findings);

@@ -61,11 +61,6 @@ impl Bundle {
         let objects = self.objects.iter().map(|(_, object)| object);
         objects.filter(move |object| object["kind"] == "CustomResourceDefinition" && object["apiVersion"] == *version)
     }
-
-    /// The definitions that an API server can judge.
-    pub(super) fn into_definitions(self) -> Vec<Value> {
-        self.definitions("v1").cloned().collect()
-    }
 }
 
 fn unreadable(file: &str, why: impl std::fmt::Display) -> Diagnostic {
