@@ -176,6 +176,20 @@ fn executable(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// Installs and runs an operator of Memcacheds, until its role was successful for the sample.
+async fn runs_its_sample(typist: &Typist) -> (Running, Api<DynamicObject>) {
+    typist.types("install");
+    let run = "ansible-operator run --proxy-port 0 --metrics-bind-address 0 --health-probe-bind-address 0";
+    let running = Running::start(typist.command(run));
+    let (api, sample) = typist.sample("cache_v1alpha1_memcached.yaml", "memcacheds").await;
+    api.create(&PostParams::default(), &sample).await.unwrap();
+    until(&api, "memcached-sample", "successful", |object| {
+        is(object, "Successful")
+    })
+    .await;
+    (running, api)
+}
+
 #[tokio::test]
 async fn a_role_from_an_empty_folder_to_an_object_that_is_gone() {
     let played = tempfile::tempdir().unwrap();
@@ -187,16 +201,7 @@ async fn a_role_from_an_empty_folder_to_an_object_that_is_gone() {
     let typist = Typist::new(vec![("VIRTUAL_ENV", environment)]);
     typist.types("init --plugins ansible --domain example.com --project-name memcached-operator");
     typist.types("create api --group cache --version v1alpha1 --kind Memcached --generate-role");
-    typist.types("install");
-    let run = "ansible-operator run --proxy-port 0 --metrics-bind-address 0 --health-probe-bind-address 0";
-    let running = Running::start(typist.command(run));
-
-    let (api, sample) = typist.sample("cache_v1alpha1_memcached.yaml", "memcacheds").await;
-    api.create(&PostParams::default(), &sample).await.unwrap();
-    until(&api, "memcached-sample", "successful", |object| {
-        is(object, "Successful")
-    })
-    .await;
+    let (running, api) = runs_its_sample(&typist).await;
     let tasks = "roles/memcached/tasks/main.yml";
     typist.write(tasks, "- ansible.builtin.fail: {msg: the disk is full}\n");
     let patch = Patch::Merge(json!({"spec": {"size": 2}}));

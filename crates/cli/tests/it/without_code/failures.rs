@@ -127,14 +127,6 @@ async fn ansible_is_installed_where_only_python_is() {
         "{said}"
     );
     assert!(typist.types(install).contains("Ansible is there"));
-    typist.types("install");
-    let run = "ansible-operator run --proxy-port 0 --metrics-bind-address 0 --health-probe-bind-address 0";
-    let running = Running::start(typist.command(run));
-    let (api, sample) = typist.sample("cache_v1alpha1_memcached.yaml", "memcacheds").await;
-    api.create(&PostParams::default(), &sample).await.unwrap();
-    until(&api, "memcached-sample", "successful", |object| {
-        is(object, "Successful")
-    })
-    .await;
+    let (running, _) = runs_its_sample(&typist).await;
     running.ends();
 }
