@@ -50,7 +50,7 @@ impl Where {
     /// Reaches the cluster.
     ///
     /// # Errors
-    /// When there is none, it is far away and nobody named it, or it has no OLM.
+    /// When there is none, it is not on this machine and was not named, or it has no OLM.
     pub(super) async fn connect(&self, command: &str, output: Format) -> Result<Olm, Diagnostic> {
         let target = Target::read(self.kubeconfig.as_deref(), self.context.as_deref())?;
         let named = self.kubeconfig.is_some() || self.context.is_some();
@@ -125,7 +125,7 @@ impl Olm {
         self.cluster.failed(attempted.into(), why)
     }
 
-    /// Waits until an object is as it should be; `None` is one that is not there. What was found, or the last that was.
+    /// Waits until an object is as it should be, and answers what `done` finds; `None` is an object that is not there.
     ///
     /// # Errors
     /// When the time is over, with `so_far`'s words about the last that was seen; or the cluster does not answer.
@@ -137,6 +137,7 @@ impl Olm {
         done: impl Fn(Option<&Value>) -> Result<Option<T>, Diagnostic>,
         so_far: impl Fn(&Value) -> String,
     ) -> Result<T, Diagnostic> {
+        let _working = crate::progress::during(format!("waiting for {what}"));
         loop {
             let found = api
                 .get_opt(name)
