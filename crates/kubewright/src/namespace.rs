@@ -2,8 +2,9 @@
 //!
 //! Invariant: the empty name is none, as in every field of Kubernetes.
 
-/// What says in which namespace something is read or written: a name, what [`Request::namespace`](crate::Request::namespace)
-/// or the field `metadata.namespace` of an object says, [`AllNamespaces`], or [`NoNamespace`].
+/// What says in which namespace something is read or written: a name, what
+/// [`Request::namespace`](crate::Request::namespace) or the field `metadata.namespace` of an object says,
+/// [`AllNamespaces`], or [`NoNamespace`].
 ///
 /// ```
 /// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};

@@ -1,4 +1,5 @@
-//! `kubewright ansible-operator install`: Ansible in a virtual environment of the project, for who has only Python.
+//! `kubewright ansible-operator install`: Ansible in a virtual environment of the project, for those who have only
+//! Python.
 //!
 //! Invariant: an environment is used when it is whole; one that was not finished is made anew. Not here: how roles are
 //! run; an environment of one's own, which `VIRTUAL_ENV` names and which comes first.
@@ -158,7 +159,7 @@ fn told(done: &Output, what: &str, fix: &str) -> Result<(), Failure> {
         .fix(fix))
 }
 
-/// The variables of a run: the project's environment where nobody names one.
+/// The variables of a run: they name the project's environment unless they name another one.
 pub(super) fn named(project: &Path, variables: impl IntoIterator<Item = (String, String)>) -> BTreeMap<String, String> {
     let mut variables: BTreeMap<String, String> = variables.into_iter().collect();
     let is_named = variables.get("VIRTUAL_ENV").is_some_and(|named| !named.is_empty());

@@ -5,10 +5,10 @@
 //! ClusterServiceVersion: Deployments, the rules of the roles that the operator's account is bound to, webhooks,
 //! definitions with the examples of `config/samples`. Texts that only people can write (a description, its maintainers,
 //! an icon) stand in `config/manifests/bases`, which is written once and is theirs. Invariants: a written bundle has
-//! passed `check`; files that this command did not write are left alone. Inside: [`catalog`] is what installs one, `csv` makes the ClusterServiceVersion,
-//! `plain` takes manifests that somebody else rendered, `rights` takes roles apart, `webhooks` the configurations,
-//! `check` are the rules of operator-framework/api, [`scorecard`] the tests; [`validate`] judges bundles of others, too.
-//! Not here: building images and catalogs (docker, opm).
+//! passed `check`; files that this command did not write are left alone. Inside: [`catalog`] is what installs one, `csv`
+//! makes the ClusterServiceVersion, `plain` takes manifests that somebody else rendered, `rights` takes roles apart,
+//! `webhooks` the configurations, `check` are the rules of operator-framework/api, [`scorecard`] the tests; [`validate`]
+//! judges bundles of others, too. Not here: building images and catalogs (docker, opm).
 
 use std::collections::BTreeMap;
 

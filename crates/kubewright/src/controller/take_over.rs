@@ -81,7 +81,8 @@ pub(crate) fn working(client: &Client) -> impl Iterator<Item = (&Client, SharedI
     working.map(move |informer| (client, informer))
 }
 
-/// Waits until these informers, each of a client, show what was written before `since`, or until the deadline has passed, which is logged.
+/// Waits until these informers, each of a client, show what was written before `since`, or until the deadline has passed,
+/// which is logged.
 pub(crate) async fn until_fresh<'a>(
     who: &str,
     informers: impl Iterator<Item = (&'a Client, SharedInformer)>,

@@ -61,9 +61,9 @@ pub(super) enum What {
     Told(String),
 }
 
-/// With this begins the line that tells of a fault.
+/// A line that tells of a fault begins with this.
 pub(super) const STRUCK: &str = "  ✗ ";
-/// And at connections that a client takes over.
+/// So does, after spaces, a line that tells of a connection that a client takes over.
 pub(super) const CONNECTS: &str = "connects with ";
 
 /// An object that the operator made.

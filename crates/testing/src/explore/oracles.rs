@@ -202,7 +202,8 @@ fn ends(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
                 None => continue,
             }
         }
-        // At the end that is so to the letter. And what is made anew when somebody deletes it is as in a new cluster.
+        // After the last step each object must be exactly as in the undisturbed run or in a new cluster. So must what is
+        // made again after somebody deleted it.
         let fresh = reference.fresh.get().and_then(|fresh| fresh.get(step)?.as_ref());
         let is_made_anew = fault.parts().iter().any(|part| matches!(part, Fault::Deleted { .. }));
         if (run.hurried.is_some() || is_made_anew) && fresh.is_some_and(|fresh| found.consists_of(expected, fresh)) {

@@ -265,8 +265,8 @@ fn is_of_the_server(object: &Value) -> bool {
     (&object["metadata"]["namespace"], &object["metadata"]["name"]) == (&"default".into(), &"kubernetes".into())
 }
 
-/// What a controller keeps in order to roll back: a ReplicaSet without pods, a ControllerRevision. It is not made again when
-/// somebody deletes it or its owner.
+/// What a controller keeps in order to roll back: a ReplicaSet without pods, a ControllerRevision. It is not made again
+/// when somebody deletes it or its owner.
 fn is_of_a_former_rollout(object: &Value) -> bool {
     let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let is_empty = object["spec"]["replicas"].as_u64().is_none_or(|replicas| replicas == 0);

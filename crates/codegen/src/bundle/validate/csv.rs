@@ -175,7 +175,8 @@ fn modes(csv: &Value, name: &str, findings: &mut Findings) {
     if converts && (!supported(MODES[3]) || MODES[..3].iter().any(|kind| supported(kind))) {
         findings.error(
             Place::Value(name),
-            "with conversionCRDs, AllNamespaces must be the only install mode: versions are converted for the whole cluster",
+            "with conversionCRDs, AllNamespaces must be the only install mode: versions are converted for the whole \
+             cluster",
         );
     }
     if !MODES.iter().any(|kind| supported(kind)) {

@@ -1,8 +1,8 @@
 //! What the explorer finds of the known bugs of real operators (`corpus`), and that it finds nothing in the same
 //! operators without them.
 //!
-//! The test plays one fault of each bug that needs one. `measured` and `shapes` play the first [`FIRST`] of each pair, or as
-//! many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted, so that a loaded machine
+//! The test plays one fault of each bug that needs one. `measured` and `shapes` play the first [`FIRST`] of each pair, or
+//! as many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted, so that a loaded machine
 //! measures the same.
 
 use std::fmt::Write as _;
