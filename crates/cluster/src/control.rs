@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{LeaderElection, Manager, Observer, Stop, kube};
+use kubewright::{LeaderElection, Observer, Operator, Stop, kube};
 use tokio::task::JoinHandle;
 
 use crate::controllers::{self, Settings};
@@ -119,21 +119,20 @@ pub(crate) fn start(plan: Plan, client: &kube::Client, stop: &Stop) -> Option<Jo
 }
 
 async fn run(plan: &Plan, client: kube::Client, stop: &Stop) -> kubewright::Result<()> {
-    let mut manager = Manager::builder(client)
-        .name("kube-controller-manager")
+    let mut operator = Operator::new("kube-controller-manager")
         .clock(plan.settings.clock.clone())
         .entropy(plan.settings.entropy.clone())
         .graceful_shutdown(GRACE / 2);
     if let Some(observer) = plan.observer.clone() {
-        manager = manager.observe(observer);
+        operator = operator.observe(observer);
     }
     if let Some(election) = plan.election.clone() {
-        manager = manager.leader_election(election);
+        operator = operator.leader_election(election);
     }
     for name in &plan.names {
-        manager = controllers::add(manager, name, &plan.settings);
+        operator = controllers::add(operator, name, &plan.settings);
     }
-    let manager = manager.build()?;
+    let manager = operator.manager(client).build()?;
     let overdue = async {
         stop.requested().await;
         tokio::time::sleep(GRACE).await;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{Clock, Entropy, ManagerBuilder};
+use kubewright::{Clock, Entropy, Operator};
 use kubewright_apiserver::Minor;
 pub use kubewright_controllers::{CertificateSource, Collected, RootCa, SecretToken, TokenSource};
 pub use kubewright_nodes::{Behaviours, Nodes, Processes, Stages};
@@ -152,21 +152,21 @@ impl Settings {
     }
 }
 
-/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
+/// Adds one of [`NAMES`] to an operator. A name that is not among them adds nothing.
 ///
 /// ```
-/// use kubewright::{Manager, kube};
+/// use kubewright::Operator;
 /// use kubewright_cluster::controllers::{self, NAMES, Settings};
 ///
-/// fn manager(client: kube::Client) -> kubewright::Result<Manager> {
+/// fn controller_manager() -> Operator {
 ///     let settings = Settings::default();
-///     let manager = Manager::builder(client).name("kube-controller-manager");
-///     NAMES.iter().fold(manager, |manager, name| controllers::add(manager, name, &settings)).build()
+///     let operator = Operator::new("kube-controller-manager");
+///     NAMES.iter().fold(operator, |operator, name| controllers::add(operator, name, &settings))
 /// }
 /// ```
-pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
-    let manager = kubewright_controllers::add(manager, name, &settings.of_controllers());
-    kubewright_nodes::add(manager, name, &settings.of_nodes())
+pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
+    let operator = kubewright_controllers::add(operator, name, &settings.of_controllers());
+    kubewright_nodes::add(operator, name, &settings.of_nodes())
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@
 //! request says in `kubewright_model::facts::signing_request`.
 //!
 //! The tests of each decision are beside it; `crates/cluster/tests/it/as_upstream` has scenarios recorded from the real
-//! controllers, `crates/testing/tests/it/crashes` kills them after each of their writes.
+//! controllers, `crates/testing/tests/it/controllers` plays each through the faults of the explorer.
 //!
 //! Invariants: a controller needs the runtime and nothing of the server, so that it runs against any API server; what
 //! it cannot know by itself (a certificate, a token, the usage of pods) is handed in by [`Settings`]. Not here: the
@@ -83,7 +83,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{Clock, Error, ManagerBuilder, SystemClock};
+use kubewright::{Clock, Error, Operator, SystemClock};
 use kubewright_model::Minor;
 use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::usage::{Annotated, Meter};
@@ -192,65 +192,71 @@ impl fmt::Debug for Settings {
 
 pub use garbage_collector::Given as Collected;
 
-/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
+/// Adds one of [`NAMES`] to an operator. A name that is not among them adds nothing.
 ///
 /// ```
-/// use kubewright::{Manager, kube};
+/// use kubewright::Operator;
 /// use kubewright_controllers::{NAMES, Settings, add};
 ///
-/// fn manager(client: kube::Client) -> kubewright::Result<Manager> {
+/// fn controller_manager() -> Operator {
 ///     let settings = Settings::default();
-///     let manager = Manager::builder(client).name("kube-controller-manager");
-///     NAMES.iter().fold(manager, |manager, name| add(manager, name, &settings)).build()
+///     let operator = Operator::new("kube-controller-manager");
+///     NAMES.iter().fold(operator, |operator, name| add(operator, name, &settings))
 /// }
 /// ```
-pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
+pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
     match name {
-        "namespace" => manager.add(namespace::controller()),
+        "namespace" => operator.controller(namespace::controller()),
         "garbage-collector" => {
             let (clock, given) = (settings.clock.clone(), settings.collected.clone());
-            manager.runnable("garbage-collector-controller", move |client, stop| {
+            operator.runnable("garbage-collector-controller", move |client, stop| {
                 garbage_collector::run(client, clock.clone(), given.clone(), stop)
             })
         }
-        "serviceaccount" => manager
-            .add(serviceaccount::accounts())
-            .add(serviceaccount::root_ca(settings.root_ca.clone()))
-            .add(token::controller(
+        "serviceaccount" => operator
+            .controller(serviceaccount::accounts())
+            .controller(serviceaccount::root_ca(settings.root_ca.clone()))
+            .controller(token::controller(
                 settings.service_account_token.clone(),
                 settings.root_ca.clone(),
             )),
-        "replicaset" => manager.add(replicaset::controller()),
-        "replicationcontroller" => manager.add(replicaset::replication_controller()),
-        "deployment" => manager.add(deployment::controller()),
-        "cronjob" => manager.add(cronjob::controller()),
-        "job" => manager.add(job::controller()).add(job::ttl::controller()),
-        "statefulset" => manager.add(statefulset::controller()),
-        "daemonset" => manager.add(daemonset::controller()),
-        "scheduler" => manager.add(scheduler::controller(&settings.schedulers)),
-        "volume-protection" => manager
-            .add(protection::claims())
-            .add(protection::volumes())
-            .add(protection::classes()),
-        "resourcequota" => manager.add(resourcequota::controller()),
-        "node-lifecycle" => manager.add(node_lifecycle::controller(settings.heartbeats)),
-        "endpoints" => manager
-            .add(endpoints::slices())
-            .add(endpoints::legacy())
-            .add(endpoints::mirrors()),
-        "persistentvolume-binder" => manager
-            .add(volumes::claims())
-            .add(volumes::volumes())
+        "replicaset" => operator.controller(replicaset::controller()),
+        "replicationcontroller" => operator.controller(replicaset::replication_controller()),
+        "deployment" => operator.controller(deployment::controller()),
+        "cronjob" => operator.controller(cronjob::controller()),
+        "job" => operator
+            .controller(job::controller())
+            .controller(job::ttl::controller()),
+        "statefulset" => operator.controller(statefulset::controller()),
+        "daemonset" => operator.controller(daemonset::controller()),
+        "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
+        "volume-protection" => operator
+            .controller(protection::claims())
+            .controller(protection::volumes())
+            .controller(protection::classes()),
+        "resourcequota" => operator.controller(resourcequota::controller()),
+        "node-lifecycle" => operator.controller(node_lifecycle::controller(settings.heartbeats)),
+        "endpoints" => operator
+            .controller(endpoints::slices())
+            .controller(endpoints::legacy())
+            .controller(endpoints::mirrors()),
+        "persistentvolume-binder" => operator
+            .controller(volumes::claims())
+            .controller(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
-        "certificatesigningrequest" => manager.add(certificates::controller(settings.certificates.clone())),
-        "horizontalpodautoscaler" => manager.add(horizontalpodautoscaler::controller(settings.meter.clone())),
-        "taint-eviction" => manager.add(taint_eviction::controller()),
-        "pod-garbage-collector" => manager.add(podgc::controller()),
-        "disruption" => manager.add(disruption::budgets()).add(disruption::stale()),
-        "resourceclaim" => manager.add(resourceclaim::pods()).add(resourceclaim::claims()),
-        "ephemeral-volume" => manager.add(ephemeral_volume::controller()),
-        "clusterrole-aggregation" => manager.add(clusterrole_aggregation::controller()),
-        _ => manager,
+        "certificatesigningrequest" => operator.controller(certificates::controller(settings.certificates.clone())),
+        "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(settings.meter.clone())),
+        "taint-eviction" => operator.controller(taint_eviction::controller()),
+        "pod-garbage-collector" => operator.controller(podgc::controller()),
+        "disruption" => operator
+            .controller(disruption::budgets())
+            .controller(disruption::stale()),
+        "resourceclaim" => operator
+            .controller(resourceclaim::pods())
+            .controller(resourceclaim::claims()),
+        "ephemeral-volume" => operator.controller(ephemeral_volume::controller()),
+        "clusterrole-aggregation" => operator.controller(clusterrole_aggregation::controller()),
+        _ => operator,
     }
 }
 

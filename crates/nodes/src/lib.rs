@@ -31,7 +31,7 @@ mod stages;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::{Entropy, ManagerBuilder};
+use kubewright::{Entropy, Operator};
 use kubewright_model::Minor;
 
 use stages::Player;
@@ -72,8 +72,8 @@ pub struct Settings {
     pub pod_stop: Duration,
 }
 
-/// Adds one of [`NAMES`] to a manager. A name that is not among them adds nothing.
-pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerBuilder {
+/// Adds one of [`NAMES`] to an operator. A name that is not among them adds nothing.
+pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
     match (name, &settings.processes) {
         ("node", processes) => {
             let pace = node::Pace {
@@ -83,28 +83,28 @@ pub fn add(manager: ManagerBuilder, name: &str, settings: &Settings) -> ManagerB
             let nodes = Arc::new(settings.nodes.clone());
             let stages = Player::new(settings.stages.clone(), settings.entropy.clone(), node::ip);
             let stages = Arc::new(stages);
-            let (controllers, player) = (manager.controllers_handle(), stages.clone());
+            let (controllers, player) = (operator.controllers_handle(), stages.clone());
             let defines = settings.stage_objects;
-            let manager = match processes {
-                Some(_) => manager.runnable("runtime-classes", |client, _| node::register_classes(client)),
-                None => manager,
+            let operator = match processes {
+                Some(_) => operator.runnable("runtime-classes", node::register_classes),
+                None => operator,
             };
-            manager
-                .add(node::kubelet(
+            operator
+                .controller(node::kubelet(
                     pace,
                     settings.behaviours.clone(),
                     stages.clone(),
                     processes.clone(),
                 ))
-                .add(node::keeper(nodes.clone(), settings.minor, settings.heartbeats, stages))
-                .add(node::evictor(meter(processes.clone())))
-                .runnable("node", move |client, _| node::register(nodes.clone(), client))
-                .runnable("metrics", |client, _| node::register_metrics(client))
+                .controller(node::keeper(nodes.clone(), settings.minor, settings.heartbeats, stages))
+                .controller(node::evictor(meter(processes.clone())))
+                .runnable("node", move |client, stop| node::register(nodes.clone(), client, stop))
+                .runnable("metrics", node::register_metrics)
                 .runnable("stages", move |client, stop| {
                     stages::follow(player.clone(), controllers.clone(), client, stop, defines)
                 })
         }
-        ("service-proxy", Some(processes)) => manager.add(service_proxy::controller(processes.clone())),
-        _ => manager,
+        ("service-proxy", Some(processes)) => operator.controller(service_proxy::controller(processes.clone())),
+        _ => operator,
     }
 }
