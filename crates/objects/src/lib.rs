@@ -16,13 +16,15 @@
 //! | `usage` | what pods use: the annotations of simulated ones, and the [`Meter`](usage::Meter) that knows it of all |
 //! | `tolerations` | whether a toleration fits a taint |
 //! | `disruption_target` | the condition of a pod that is about to be disrupted |
+//! | `install` | objects that a part of the control plane brings along |
 //! | `bound`, `Waiting` | which requests belong to a node, and which wait for an object of another kind |
 //!
-//! Invariants: readings are pure and never fail, for the API server has validated what is stored; an index holds
+//! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; an index holds
 //! requests alone, never objects. Not here: anything that only one of the two needs.
 
 pub mod bound;
 pub mod disruption_target;
+mod install;
 pub mod meta;
 pub mod node;
 pub mod node_affinity;
@@ -33,4 +35,5 @@ pub mod tolerations;
 pub mod usage;
 mod waiting;
 
+pub use install::install;
 pub use waiting::Waiting;

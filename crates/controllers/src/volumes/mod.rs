@@ -18,8 +18,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Stop};
 
 use self::reclaim::Reclaim;
-use kubewright_objects::Waiting;
-use kubewright_objects::meta;
+use kubewright_objects::{Waiting, install, meta};
 
 /// The class of claims that name none.
 const DEFAULT_CLASS: &str = "standard";
@@ -28,7 +27,7 @@ const SIGNS: &str = "persistentvolume-controller";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Makes the default StorageClass. One of this name is left as it is.
-pub(crate) async fn default_class(client: Client, _stop: Stop) -> Result<()> {
+pub(crate) async fn default_class(client: Client, stop: Stop) -> Result<()> {
     let class = StorageClass {
         metadata: ObjectMeta {
             name: Some(DEFAULT_CLASS.to_owned()),
@@ -40,10 +39,7 @@ pub(crate) async fn default_class(client: Client, _stop: Stop) -> Result<()> {
         volume_binding_mode: Some("Immediate".to_owned()),
         ..StorageClass::default()
     };
-    match client.create(&class).await {
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
-    }
+    install(&client, &class, &stop).await.map(drop)
 }
 
 /// Finds volumes for claims.

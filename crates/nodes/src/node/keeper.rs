@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::Node;
-use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, api_resource};
+use kubewright::{
+    Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop, api_resource,
+};
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
 use crate::stages::{Place, Player, Progress};
 use kubewright_model::Minor;
-use kubewright_objects::meta;
 use kubewright_objects::node::{self, RENEW};
+use kubewright_objects::{install, meta};
 
 /// Keeps the nodes.
 pub(crate) struct Keeper {
@@ -43,14 +45,15 @@ pub(crate) fn controller(nodes: Arc<Nodes>, minor: Minor, heartbeats: bool, stag
     })
     .named("node-keeper")
     .source(changed.source())
+    .reads::<Lease>(Scope::namespace(lease::NAMESPACE))
 }
 
 /// Registers the nodes that the cluster has from its start.
-pub(crate) async fn register(nodes: Arc<Nodes>, client: Client) -> Result<()> {
+pub(crate) async fn register(nodes: Arc<Nodes>, client: Client, stop: Stop) -> Result<()> {
     for (number, name) in nodes.names().iter().enumerate() {
-        match client.create(&nodes.node(number)).await {
-            Ok(_) => {}
-            Err(error) if error.is_already_exists() => {
+        match install(&client, &nodes.node(number), &stop).await {
+            Ok(true) => {}
+            Ok(false) => {
                 let there = client.live::<Node>(None, name).await?;
                 if there.is_some_and(|there| !node::is_simulated(&there)) {
                     tracing::warn!(node = %name, "a Node of this name exists and is not simulated; its pods are left alone");

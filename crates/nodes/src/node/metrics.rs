@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use kubewright::k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
-use kubewright::{Client, Result};
+use kubewright::{Client, Result, Stop};
+use kubewright_objects::install;
 
 const GROUP: &str = "metrics.k8s.io";
 const VERSION: &str = "v1beta1";
 
 /// Creates missing objects, where the group is served: on another API server an APIService without a Service would lead
 /// nowhere.
-pub(crate) async fn register(client: Client) -> Result<()> {
+pub(crate) async fn register(client: Client, stop: Stop) -> Result<()> {
     let served = client
         .kube()
         .list_api_group_resources(&format!("{GROUP}/{VERSION}"))
@@ -26,16 +27,8 @@ pub(crate) async fn register(client: Client) -> Result<()> {
         Err(error) => return Err(error),
         Ok(_) => {}
     }
-    let made = client.create(&api_service()).await;
-    known(made)?;
-    known(client.create(&reader()).await)
-}
-
-fn known<T>(made: Result<T>) -> Result<()> {
-    match made {
-        Err(error) if !error.is_already_exists() => Err(error),
-        _ => Ok(()),
-    }
+    install(&client, &api_service(), &stop).await?;
+    install(&client, &reader(), &stop).await.map(drop)
 }
 
 /// With the priorities of metrics-server's manifests.

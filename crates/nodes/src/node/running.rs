@@ -10,13 +10,13 @@ use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
 use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
-use kubewright::{Action, Client, Context, EventType, Result};
+use kubewright::{Action, Client, Context, EventType, Result, Stop};
 
 use super::container::{ContainerContext, Observations};
 use super::life::{self, Place};
 use super::{Kubelet, behaviour, ephemeral, hindrances, write};
 use crate::processes::{self, Processes};
-use kubewright_objects::pods;
+use kubewright_objects::{install, pods};
 use kubewright_objects::{meta, node};
 
 /// Nodes that run processes are this machine.
@@ -25,7 +25,7 @@ const HOST: &str = "127.0.0.1";
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Registers the RuntimeClasses by which pods say whether they are processes.
-pub(crate) async fn register_classes(client: Client) -> Result<()> {
+pub(crate) async fn register_classes(client: Client, stop: Stop) -> Result<()> {
     for name in [processes::CLASS, processes::SIMULATED_CLASS] {
         let class = RuntimeClass {
             metadata: kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
@@ -35,10 +35,7 @@ pub(crate) async fn register_classes(client: Client) -> Result<()> {
             handler: name.to_owned(),
             ..RuntimeClass::default()
         };
-        match client.create(&class).await {
-            Err(error) if !error.is_already_exists() => return Err(error),
-            _ => {}
-        }
+        install(&client, &class, &stop).await?;
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ use kubewright::{
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use kubewright_objects::install;
+
 use super::player::{Place, Player, Progress};
 use super::stage::Stage;
 
@@ -116,10 +118,7 @@ pub(crate) async fn follow(
 ) -> Result<()> {
     if defines {
         let definition: CustomResourceDefinition = serde_json::from_value(definition())?;
-        match client.create(&definition).await {
-            Err(error) if !error.is_already_exists() => return Err(error),
-            _ => {}
-        }
+        install(&client, &definition, &stop).await?;
     }
     let changed = Arc::new(Notify::new());
     let mut added = BTreeSet::from([core("Pod"), core("Node")]);
