@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use kubewright::k8s_openapi::api::coordination::v1::Lease;
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
-use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Waker};
+use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Scope, Waker};
 use serde_json::json;
 
 use self::health::NodeHealth;
@@ -75,6 +75,7 @@ pub(crate) fn controller(heartbeats: bool) -> Controller {
         .indexes(ON_NODE, |pod: &Pod| {
             bound::node_of(pod).map(str::to_owned).into_iter().collect()
         })
+        .reads::<Lease>(Scope::namespace(LEASES))
         .source(woken)
 }
 

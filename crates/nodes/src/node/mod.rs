@@ -31,10 +31,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, PodStatus, Secret};
+use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use kubewright::k8s_openapi::api::batch::v1::Job;
+use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, PodStatus, Secret};
 use kubewright::kube::api::DeleteParams;
 use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
-use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result, Watch, api_resource};
+use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result, Scope, Watch, api_resource};
 use tokio::time::Instant;
 
 use self::addresses::Addresses;
@@ -129,6 +131,12 @@ pub(crate) fn kubelet(
     controller
         // A pod can be bound before its node is known, and a node that was silent begins to talk again.
         .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
+        // What pods and those who made them are told to be (`rules.rs`).
+        .reads::<Namespace>(Scope::all())
+        .reads::<ReplicaSet>(Scope::all())
+        .reads::<StatefulSet>(Scope::all())
+        .reads::<DaemonSet>(Scope::all())
+        .reads::<Job>(Scope::all())
         .watches::<Secret>(move |secret| near(&for_secret, secret.metadata.namespace.as_deref()))
         // There are many, and few pods wait for one: nothing of them is kept but the metadata, as the garbage collector
         // keeps them.
