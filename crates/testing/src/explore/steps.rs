@@ -44,7 +44,9 @@ pub struct Step {
 pub(super) enum Change {
     Apply(Value),
     Merge(Target, Value),
-    Delete(Target),
+    /// A merge patch of a subresource: `approval`, `scale`, `status`.
+    MergeOf(Target, String, Value),
+    Delete(Target, &'static str),
 }
 
 /// An object, by its kind and name.
@@ -79,7 +81,25 @@ impl Step {
 
     /// Deletes an object, in the background. The namespace is empty for kinds without one.
     pub fn delete(what: impl Into<String>, api_version: &str, kind: &str, namespace: &str, name: &str) -> Step {
-        Step::new(what, Change::Delete(Target::new(api_version, kind, namespace, name)))
+        Step::new(what, deletion(Target::new(api_version, kind, namespace, name)))
+    }
+
+    /// The merge patch is one of a subresource: `approval`, `scale`, `status`. Other steps stay as they are.
+    pub fn of_subresource(mut self, subresource: impl Into<String>) -> Step {
+        self.change = match self.change {
+            Change::Merge(target, patch) => Change::MergeOf(target, subresource.into(), patch),
+            other => other,
+        };
+        self
+    }
+
+    /// The deletion is one in the foreground: the object stays until all that it owns is gone. Other steps stay as they
+    /// are.
+    pub fn in_foreground(mut self) -> Step {
+        if let Change::Delete(_, policy) = &mut self.change {
+            *policy = "Foreground";
+        }
+        self
     }
 
     fn new(what: impl Into<String>, change: Change) -> Step {
@@ -92,7 +112,7 @@ impl Step {
 
     /// Whether it deletes an object.
     pub(super) fn deletes(&self) -> bool {
-        matches!(self.change, Change::Delete(_))
+        matches!(self.change, Change::Delete(..))
     }
 
     pub(super) fn change(&self) -> &Change {
@@ -103,7 +123,7 @@ impl Step {
     pub(super) fn target(&self) -> Target {
         match &self.change {
             Change::Apply(object) => Target::of(object),
-            Change::Merge(target, _) | Change::Delete(target) => target.clone(),
+            Change::Merge(target, _) | Change::MergeOf(target, ..) | Change::Delete(target, _) => target.clone(),
         }
     }
 
@@ -130,9 +150,11 @@ impl Step {
                 "application/apply-patch+yaml",
                 object.clone(),
             ),
-            Change::Merge(target, patch) => (target.clone(), "PATCH", "application/merge-patch+json", patch.clone()),
-            Change::Delete(target) => {
-                let options = json!({"propagationPolicy": "Background"});
+            Change::Merge(target, patch) | Change::MergeOf(target, _, patch) => {
+                (target.clone(), "PATCH", "application/merge-patch+json", patch.clone())
+            }
+            Change::Delete(target, policy) => {
+                let options = json!({"propagationPolicy": policy});
                 (target.clone(), "DELETE", "application/json", options)
             }
         };
@@ -141,8 +163,10 @@ impl Step {
             source,
         };
         let mut path = target.path(cluster).await?;
-        if matches!(self.change, Change::Apply(_)) {
-            path.push_str("?fieldManager=user&force=true");
+        match &self.change {
+            Change::Apply(_) => path.push_str("?fieldManager=user&force=true"),
+            Change::MergeOf(_, subresource, _) => path.extend(["/", subresource]),
+            _ => {}
         }
         let request = Request::builder()
             .method(method)
@@ -151,7 +175,7 @@ impl Step {
         let request = request.body(Body::from(body.to_string().into_bytes()));
         let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
         let answer = cluster.kube().send(request).await.map_err(failed)?;
-        let is_gone = answer.status() == 404 && matches!(self.change, Change::Delete(_));
+        let is_gone = answer.status() == 404 && matches!(self.change, Change::Delete(..));
         let is_taken = answer.status().is_success() || is_gone;
         if is_taken || self.is_made_up {
             return Ok(is_taken);
@@ -198,7 +222,7 @@ impl Step {
         let delete = |steps: &mut Vec<Step>| {
             steps.extend(objects.iter().rev().map(|object| {
                 let target = Target::of(object);
-                Step::new(format!("delete {target}"), Change::Delete(target))
+                Step::new(format!("delete {target}"), deletion(target))
             }));
         };
         create(&mut steps, "create");
@@ -231,6 +255,11 @@ impl Step {
     }
 }
 
+/// As people delete.
+fn deletion(target: Target) -> Change {
+    Change::Delete(target, "Background")
+}
+
 /// An object of the same name in another namespace, for a while.
 fn namesake(object: &Value) -> [Step; 2] {
     const NAMESPACE: &str = "kube-public";
@@ -239,7 +268,7 @@ fn namesake(object: &Value) -> [Step; 2] {
     let target = Target::of(&other);
     let steps = [
         Step::new(format!("create {target} in {NAMESPACE} as well"), Change::Apply(other)),
-        Step::new(format!("delete {target} in {NAMESPACE}"), Change::Delete(target)),
+        Step::new(format!("delete {target} in {NAMESPACE}"), deletion(target)),
     ];
     steps.map(|step| Step {
         is_made_up: true,
@@ -330,6 +359,12 @@ impl Target {
             namespace: text(&object["metadata"]["namespace"]),
             name: text(&object["metadata"]["name"]),
         }
+    }
+
+    /// A step that patches a subresource of it.
+    pub(super) fn patch_of(&self, subresource: &str, patch: Value) -> Step {
+        let change = Change::MergeOf(self.clone(), subresource.to_owned(), patch);
+        Step::new(format!("patch {subresource} of {self}"), change)
     }
 
     /// The path of the object, by the server's discovery.

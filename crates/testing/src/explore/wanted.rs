@@ -8,8 +8,20 @@ use serde_json::Value;
 use super::steps::{Change, Step, Target};
 
 /// The objects of the user, in the order in which they were made first.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Wanted(Vec<(Target, Object)>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    objects: Vec<(Target, Object)>,
+    /// The user has changed or deleted something that he did not make: no new cluster is as he wants it.
+    is_of_this_cluster: bool,
+    /// What he has deleted at any time. It says nothing of what he wants now.
+    deleted: Vec<Target>,
+}
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Wanted) -> bool {
+        (&self.objects, self.is_of_this_cluster) == (&other.objects, other.is_of_this_cluster)
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Object {
@@ -17,6 +29,8 @@ struct Object {
     applied: Value,
     /// By merge patches: an apply that does not name such a field leaves it.
     patched: Value,
+    /// Patches of subresources, each by its name, in their order.
+    of_subresources: Vec<(String, Value)>,
 }
 
 impl Object {
@@ -30,49 +44,87 @@ impl Object {
 impl Wanted {
     /// After a further step, which the server took.
     pub(super) fn after(&self, step: &Step) -> Wanted {
-        let mut objects = self.0.clone();
+        let Wanted {
+            mut objects,
+            mut is_of_this_cluster,
+            mut deleted,
+        } = self.clone();
         let target = step.target();
         let place = objects.iter().position(|(known, _)| *known == target);
         match (step.change(), place) {
-            (Change::Delete(_), Some(place)) => drop(objects.remove(place)),
+            (Change::Delete(..), Some(place)) => {
+                deleted.push(target.clone());
+                objects.remove(place);
+                // All that is in a namespace goes with it.
+                objects.retain(|(other, _)| target.kind != "Namespace" || other.namespace != target.name);
+            }
             (Change::Apply(object), Some(place)) => objects[place].1.applied = object.clone(),
             (Change::Apply(object), None) => {
                 let applied = object.clone();
-                let patched = Value::Null;
-                objects.push((target, Object { applied, patched }));
+                let object = Object {
+                    applied,
+                    ..Object::default()
+                };
+                objects.push((target, object));
             }
             (Change::Merge(_, patch), Some(place)) => {
                 let object = &mut objects[place].1;
                 merge(&mut object.applied, patch);
                 merge(&mut object.patched, patch);
             }
-            (Change::Delete(_) | Change::Merge(..), None) => {}
+            (Change::MergeOf(_, subresource, patch), Some(place)) => {
+                let patch = (subresource.clone(), patch.clone());
+                objects[place].1.of_subresources.push(patch);
+            }
+            (Change::Delete(..) | Change::Merge(..) | Change::MergeOf(..), None) => is_of_this_cluster = true,
         }
-        Wanted(objects)
+        Wanted {
+            objects,
+            is_of_this_cluster,
+            deleted,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.objects.is_empty()
+    }
+
+    /// Whether the user has deleted this object: one that was there before him may be gone.
+    pub(super) fn has_deleted(&self, kind: &Value, namespace: &str, name: &str) -> bool {
+        let is_it =
+            |target: &Target| (target.kind.as_str(), target.name.as_str()) == (kind.as_str().unwrap_or_default(), name);
+        // Of a kind without namespaces a target may name one.
+        let mut deleted = self.deleted.iter().filter(|target| is_it(target));
+        deleted.any(|target| namespace.is_empty() || target.namespace == namespace)
+    }
+
+    /// Whether a new cluster can be as the user wants it.
+    pub(super) fn can_be_made_anew(&self) -> bool {
+        !self.is_of_this_cluster
     }
 
     /// The steps that make all of it at once.
     pub(super) fn steps(&self) -> Vec<Step> {
-        let all = self.0.iter();
-        all.map(|(target, object)| Step::apply(format!("create {target} as it is wanted"), object.whole()))
-            .collect()
+        let mut steps = Vec::new();
+        for (target, object) in &self.objects {
+            steps.push(Step::apply(format!("create {target} as it is wanted"), object.whole()));
+            let patches = object.of_subresources.iter();
+            steps.extend(patches.map(|(subresource, patch)| target.patch_of(subresource, patch.clone())));
+        }
+        steps
     }
 
     /// The kinds and names of the objects.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
-        self.0.iter().map(|(target, _)| target)
+        self.objects.iter().map(|(target, _)| target)
     }
 
     /// The fields whose values differ between two moments, of objects that are wanted at both: the object, the name of
     /// the field, the value before and the value now.
     pub(super) fn changes(&self, now: &Wanted) -> Vec<(&Target, Vec<String>, Value, Value)> {
         let mut changes = Vec::new();
-        for (target, before) in &self.0 {
-            let Some((_, now)) = now.0.iter().find(|(known, _)| known == target) else {
+        for (target, before) in &self.objects {
+            let Some((_, now)) = now.objects.iter().find(|(known, _)| known == target) else {
                 continue;
             };
             differing(
@@ -162,5 +214,60 @@ mod tests {
             wanted = next;
         }
         assert!(wanted.after(&Step::delete("go", "v1", "Box", "", "box")).is_empty());
+    }
+
+    #[test]
+    fn what_was_deleted_is_wanted_no_longer() {
+        let made = |version: &str, kind: &str, namespace: &str, name: &str| {
+            let metadata = json!({"name": name, "namespace": namespace});
+            Step::apply(
+                "make it",
+                json!({"apiVersion": version, "kind": kind, "metadata": metadata}),
+            )
+        };
+        let of = |steps: &[Step]| steps.iter().fold(Wanted::default(), |wanted, step| wanted.after(step));
+        let names = |wanted: &Wanted| wanted.targets().map(|target| target.name.clone()).collect::<Vec<_>>();
+
+        // A namespace takes its content with it.
+        let mut steps = vec![
+            made("v1", "Namespace", "", "shop"),
+            made("v1", "Secret", "shop", "token"),
+            made("v1", "Secret", "default", "other"),
+        ];
+        steps.push(Step::delete("go", "v1", "Namespace", "", "shop"));
+        let wanted = of(&steps);
+        assert_eq!(names(&wanted), ["other"]);
+        assert!(wanted.can_be_made_anew());
+        assert!(wanted.has_deleted(&"Namespace".into(), "", "shop"));
+        assert!(!wanted.has_deleted(&"Namespace".into(), "", "default"));
+        assert_eq!(
+            wanted,
+            of(&steps[2..3]),
+            "what was deleted says nothing of what is wanted"
+        );
+
+        // What the user did not make is as it is in this cluster alone.
+        for step in [
+            Step::delete("go", "v1", "Node", "", "node-0"),
+            Step::merge(
+                "change it",
+                "v1",
+                "Node",
+                "",
+                "node-0",
+                json!({"metadata": {"labels": {"a": "b"}}}),
+            ),
+        ] {
+            assert!(!of(&[step]).can_be_made_anew());
+        }
+
+        // A patch of a subresource follows what it is about.
+        let approve =
+            Step::merge("approve", "v1", "Secret", "shop", "token", json!({"a": 1})).of_subresource("approval");
+        steps.truncate(2);
+        steps.push(approve);
+        let steps: Vec<String> = of(&steps).steps().iter().map(|step| step.what().to_owned()).collect();
+        assert_eq!(steps[2], "patch approval of Secret token");
+        assert_eq!(steps.len(), 3);
     }
 }
