@@ -7,7 +7,7 @@ mod agents;
 #[path = "../../../cluster/tests/it/alone.rs"]
 mod alone;
 mod autoscaling;
-mod crashes;
+mod controllers;
 mod explore;
 mod forks;
 mod kit;
