@@ -48,6 +48,7 @@ fn verdict(severity: Severity, what: String, details: String) -> Option<Verdict>
 /// What is wrong with the undisturbed run.
 pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
     let mut found: Vec<Verdict> = of_any(run).into_iter().collect();
+    found.extend(in_use(run, run));
     found.extend(restart(run));
     if let Some(write) = &run.busy {
         let what = format!("long after a step it writes again and again: {write}");
@@ -84,6 +85,8 @@ pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<
         .or_else(|| deleted(fault, run, reference))
         .or_else(|| ends(fault, run, reference))
         .or_else(|| replaced(run))
+        .or_else(|| lost(run))
+        .or_else(|| in_use(run, reference).filter(|_| in_use(reference, reference).is_none()))
         .or_else(|| swallowed(run))
         .or_else(|| plain_restart(fault, run))
         .or_else(|| restart(run).filter(|_| restart(reference).is_none()))
@@ -171,6 +174,23 @@ fn replaced(run: &Run) -> Option<Verdict> {
         words(run.replaced.as_ref()?)
     );
     verdict(Severity::High, what, String::new())
+}
+
+/// What others change meanwhile is read again before it is written.
+fn lost(run: &Run) -> Option<Verdict> {
+    let what = run.harm.lost.as_ref()?;
+    let what =
+        format!("what somebody else changes in {what} right before a write is lost: it does not say what it read");
+    verdict(Severity::High, what, String::new())
+}
+
+/// As long as the user deletes nothing, a volume goes after the pod that uses it.
+fn in_use(run: &Run, reference: &Run) -> Option<Verdict> {
+    let (step, what) = run.harm.in_use.as_ref()?;
+    let count = |step: usize| reference.wanted.get(step).map(|wanted| wanted.targets().count());
+    let deletes = step.checked_sub(1).is_none_or(|before| count(before) > count(*step));
+    let what = what.clone();
+    verdict(Severity::High, what, String::new()).filter(|_| !deletes)
 }
 
 /// A write that fails is tried again, or reported.

@@ -9,11 +9,12 @@ use std::collections::BTreeSet;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::ApiResource;
 use kubewright_cluster::controllers::Collected;
-use kubewright_cluster::{ApiServer, ForkPoint};
+use kubewright_cluster::{ApiServer, ClusterBuilder, ForkPoint};
 
 use super::fault::Fault;
 use super::log::Log;
 use super::snapshot::Reader;
+use crate::cluster::TestCluster;
 
 /// A moment at rest: before the first step, or after one.
 #[derive(Debug)]
@@ -83,7 +84,29 @@ const WORK: &[Work] = &[
     ("service-proxy", &["services"]),
 ];
 
+/// A cluster that goes on where an undisturbed run was at rest after a step, without the controllers that have nothing
+/// to do.
+pub(super) fn goes_on(places: &[Place], step: usize, builder: ClusterBuilder) -> ClusterBuilder {
+    let builder = builder.fork(&places[step].point).idle(idle(places));
+    match collected(places) {
+        Some(kinds) => builder.collects(kinds),
+        None => builder,
+    }
+}
+
 impl Place {
+    /// This moment of a cluster, which a reader has just read; `None` when the cluster cannot be forked.
+    pub(super) fn of(cluster: &TestCluster, time: Timestamp, reader: &Reader) -> Option<Place> {
+        let cluster = cluster.cluster();
+        Some(Place {
+            point: cluster.fork_point()?,
+            time,
+            reader: reader.clone(),
+            revision: cluster.api().resource_version(),
+            kinds: written(cluster.api()),
+        })
+    }
+
     /// The step after which a run with this fault begins; `None` for the beginning.
     pub(super) fn before(fault: &Fault, log: &Log) -> Option<usize> {
         let step = match fault {
@@ -106,7 +129,7 @@ impl Place {
 }
 
 /// The controllers that have nothing to do in a run with these moments.
-pub(super) fn idle(places: &[Place]) -> BTreeSet<&'static str> {
+fn idle(places: &[Place]) -> BTreeSet<&'static str> {
     let (Some(first), Some(last)) = (places.first(), places.last()) else {
         return BTreeSet::new();
     };
@@ -118,7 +141,7 @@ pub(super) fn idle(places: &[Place]) -> BTreeSet<&'static str> {
 }
 
 /// The kinds of which there is something in a server, or was.
-pub(super) fn written(api: &ApiServer) -> Collected {
+fn written(api: &ApiServer) -> Collected {
     let rows = api.kinds().resources();
     let stored = rows.iter().filter(|row| row.version == row.storage_version);
     let written = stored.filter(|row| &*row.kind != "Event" && api.changes(&row.store) != 0);
@@ -141,7 +164,7 @@ pub(super) fn written(api: &ApiServer) -> Collected {
 }
 
 /// The kinds for the garbage collector in a run with these moments; `None` when kinds come and go.
-pub(super) fn collected(places: &[Place]) -> Option<Collected> {
+fn collected(places: &[Place]) -> Option<Collected> {
     let (first, last) = (places.first()?, places.last()?);
     let changes = |place: &Place| {
         let of = [

@@ -20,8 +20,8 @@ use super::children::{children, identities};
 use super::fault::Fault;
 use super::invariants::{Invariant, broken};
 use super::log::{Log, Made, Named, told};
-use super::place::{Place, collected, idle, is_idle, written};
-use super::seam::{Ask, Pace, Seam};
+use super::place::{Place, goes_on, is_idle};
+use super::seam::{Ask, Harm, Pace, Seam};
 use super::snapshot::{Reader, Snapshot};
 use super::steps::{Step, deletion_after};
 use super::wanted::Wanted;
@@ -68,6 +68,8 @@ pub(super) struct Run {
     pub(super) replaced: Option<Named>,
     /// A write that failed in a reconcile that ended as if all were done.
     pub(super) swallowed: Option<String>,
+    /// Writes that do harm though the end looks right.
+    pub(super) harm: Harm,
     /// A kind of write, or a reconcile, that came in floods.
     pub(super) flood: Option<String>,
     /// A write of several that changed something long after a step.
@@ -151,14 +153,10 @@ impl Play<'_> {
             let mut start: Timestamp = "2026-01-01T00:00:10Z".parse().expect("a time");
             let mut seed = self.seed;
             if let Some(Begin { reference, step }) = begin {
-                let place = &reference.places[step];
-                start = place.time;
+                start = reference.places[step].time;
                 // What was drawn until then is there already.
                 seed = seed.wrapping_add(u64::try_from(step).unwrap_or(0)).wrapping_add(1);
-                builder = builder.fork(&place.point).idle(idle(&reference.places));
-                if let Some(kinds) = collected(&reference.places) {
-                    builder = builder.collects(kinds);
-                }
+                builder = goes_on(&reference.places, step, builder);
             }
             let cluster = TestCluster::with_seed(seed, start, builder).await?;
             let (asks, asked) = unbounded_channel();
@@ -288,7 +286,8 @@ impl Player {
             revisions.push(self.revision());
             match begin {
                 None if fault.is_none() => {
-                    run.places.extend(self.place()?);
+                    let time = self.cluster.now()?;
+                    run.places.extend(Place::of(&self.cluster, time, &self.reader));
                     run.children.push(self.children(number, None));
                     run.wanted.push(wanted.clone());
                 }
@@ -365,6 +364,7 @@ impl Player {
             .clone();
         (run.log, run.struck) = self.seam.log();
         run.flood = self.seam.flood();
+        run.harm = self.seam.harm();
         run.swallowed = self.seam.swallowed();
         if let Some(begin) = begin
             && !is_idle(&begin.reference.places, begin.step, self.cluster.cluster().api())
@@ -420,21 +420,6 @@ impl Player {
             && !is_hurried
             && run.restless.is_none()
             && begin.reference.ends.get(number) == run.ends.last()
-    }
-
-    /// Where another run may begin.
-    fn place(&self) -> Result<Option<Place>> {
-        let cluster = self.cluster.cluster();
-        let Some(point) = cluster.fork_point() else {
-            return Ok(None);
-        };
-        Ok(Some(Place {
-            point,
-            time: self.cluster.now()?,
-            reader: self.reader.clone(),
-            revision: self.revision(),
-            kinds: written(cluster.api()),
-        }))
     }
 
     /// What somebody may delete after a step.

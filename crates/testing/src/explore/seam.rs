@@ -26,11 +26,14 @@ use super::stream;
 use crate::cluster::TestCluster;
 use crate::intercept::{Call, broken, call_of, refused};
 
+mod harm;
 pub(super) mod request;
 mod traffic;
 
+pub(super) use self::harm::{Harm, TOUCHED};
 use self::request::{changed, code_of, is_write};
-use self::traffic::{Burst, Reconciles, Traffic};
+pub(super) use self::traffic::Traffic;
+use self::traffic::{Burst, Reconciles};
 
 /// How long faults that last do so.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +126,7 @@ struct State {
     traffic: Traffic,
     burst: Burst,
     reconciles: Reconciles,
+    harm: Harm,
 }
 
 impl Seam {
@@ -499,6 +503,7 @@ impl Seam {
             }
             return Ok(answer);
         }
+        self.may_harm(&call);
         let request = Request::from_parts(parts, Body::from(sent.to_vec()));
         let before = self.cluster.cluster().api().resource_version();
         let answer = kube.send(request).await?;
@@ -508,6 +513,9 @@ impl Seam {
         let effective = parts.status.is_success() && changed(&shown, before);
         if call.name.is_empty() {
             call.name = shown["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        if effective && matches!(strikes, Some(Fault::Touched(_))) {
+            self.may_have_lost(&call, &shown);
         }
         let is_answered = !matches!(strikes, Some(Fault::CrashAfter(_) | Fault::Unanswered(_)));
         note(is_answered.then_some(parts.status.as_u16()), effective, &call);
@@ -563,31 +571,8 @@ impl Seam {
         });
         found.map(|(.., code)| *code)
     }
-
-    /// Somebody else writes the object.
-    async fn touch(&self, path: &str, call: &Call) {
-        let object = match call.subresource.as_str() {
-            "" => path,
-            subresource => path
-                .strip_suffix(subresource)
-                .and_then(|path| path.strip_suffix('/'))
-                .unwrap_or(path),
-        };
-        let patch =
-            serde_json::json!({"metadata": {"annotations": {TOUCHED: self.begin.elapsed().as_millis().to_string()}}});
-        let request = Request::patch(object)
-            .header("content-type", "application/merge-patch+json")
-            .body(Body::from(patch.to_string().into_bytes()));
-        if let Ok(request) = request {
-            // An object that is not there is touched by nobody.
-            let _ = self.cluster.kube().send(request).await;
-        }
-    }
 }
 
 fn boxed(answer: Response<Body>) -> Answer {
     answer.map(Body::boxed_unsync)
 }
-
-/// The annotation of the intruder.
-pub(super) const TOUCHED: &str = "explore.kubewright.dev/touched";

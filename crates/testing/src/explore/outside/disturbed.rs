@@ -1,121 +1,146 @@
 //! Plays an operator of another program through one run with a fault.
 //!
-//! Steps before the fault that lead back to where they began are left out, and those after it as soon as all is as in the
-//! undisturbed run. Invariant: what is left out changes neither the number of a write nor that of an event.
+//! A run begins where the undisturbed one was at rest before the fault, with a new process, and ends as soon as all is as
+//! in the undisturbed run. What such a run finds is played from the beginning before it is told. Invariants: a run from
+//! the middle counts writes and events as the undisturbed run does; where it is none of this operator (it does not stay
+//! at rest when it starts anew) it counts for nothing.
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::super::children::identities;
 use super::super::fault::Fault;
-use super::super::place::Place;
+use super::super::oracles;
+use super::super::place::{Place, is_idle};
 use super::super::play::{Run, replaced};
 use super::Failed;
 use super::play::{EXITS, Player, RESTART, Reference, Stage, TICK, WATCHED};
 use super::waiting::Waiting;
 
-/// Plays a run with a fault.
+/// A run with a fault, and whether it is worth a timeline: one that only shows what is known already is not.
+pub(super) struct Disturbed {
+    pub(super) run: Run,
+    pub(super) is_told: bool,
+}
+
+/// Plays a run with a fault: what follows the moment before it, and from the beginning if that is worth it.
 pub(super) async fn disturbed(
     stage: &Stage,
     fault: &Fault,
     reference: &Reference,
     mut permit: Option<OwnedSemaphorePermit>,
-) -> Result<Run, Failed> {
-    let mut player = Player::new(stage, Some(fault), reference.noise.clone()).await?;
-    let mut run = Run::default();
-    let played = steps(&mut player, &mut run, fault, reference, &mut permit).await;
-    if let Err(failed) = played {
-        // A fault is no excuse for an operator that does not stay.
-        if player.exits <= EXITS {
-            return Err(failed);
+) -> Result<Disturbed, Failed> {
+    let before = Place::before(fault, &reference.run.log);
+    // Without a moment for each end the cluster cannot be forked, and one that writes when it starts is another one then.
+    let has_places =
+        reference.run.places.len() == reference.run.ends.len() && reference.run.writes_of_a_restart.is_empty();
+    if let Some(step) = before.filter(|_| has_places)
+        && let Some(run) = played(stage, fault, reference, &mut permit, Some(step)).await?
+    {
+        let suspect = match run.struck {
+            Some(_) => oracles::of_disturbed(fault, &run, &reference.run),
+            None => None,
+        };
+        if suspect.is_none_or(|suspect| stage.knows(&suspect)) {
+            return Ok(Disturbed { run, is_told: false });
         }
-        run.ended = Some(failed.because.first().cloned().unwrap_or_default());
     }
-    player.finish(&mut run).await;
-    Ok(run)
+    if permit.is_none() {
+        permit = stage.active.clone().acquire_owned().await.ok();
+    }
+    let run = played(stage, fault, reference, &mut permit, None).await?;
+    Ok(Disturbed {
+        run: run.expect("a run from the beginning is what it is"),
+        is_told: true,
+    })
 }
 
-/// The steps before the fault that lead back to where they began: they need not be made. From where, and to where.
-fn detour(fault: &Fault, run: &Run) -> Option<(usize, usize)> {
-    // These go by what was seen or made on the way.
-    let is_seen = |part: &Fault| {
-        matches!(
-            part,
-            Fault::Stale { .. } | Fault::Past { .. } | Fault::Late { .. } | Fault::Deleted { .. }
-        )
+/// Plays a run, from the moment after a step if one is given; `None` when such a run is none of this operator.
+async fn played(
+    stage: &Stage,
+    fault: &Fault,
+    reference: &Reference,
+    permit: &mut Option<OwnedSemaphorePermit>,
+    begin: Option<usize>,
+) -> Result<Option<Run>, Failed> {
+    let places = &reference.run.places;
+    let mut player = Player::new(
+        stage,
+        Some(fault),
+        reference.noise.clone(),
+        begin.map(|step| (&places[..], step)),
+    )
+    .await?;
+    let mut run = Run::default();
+    let steps = steps(
+        &mut player,
+        &mut run,
+        fault,
+        Waiting {
+            reference,
+            permit: &mut *permit,
+        },
+        begin,
+    )
+    .await;
+    let is_its = match (steps, begin) {
+        (Ok(is_its), _) => is_its,
+        (Err(_), Some(_)) => false,
+        (Err(failed), None) => {
+            // A fault is no excuse for an operator that does not stay.
+            if player.exits <= EXITS {
+                return Err(failed);
+            }
+            run.ended = Some(failed.because.first().cloned().unwrap_or_default());
+            true
+        }
     };
-    if fault.parts().iter().any(is_seen) {
-        return None;
-    }
-    let before = Place::before(fault, &run.log)?;
-    let from = run.ends.iter().position(|end| *end == run.ends[before])?;
-    (from < before).then_some((from, before))
+    let is_its = is_its && begin.is_none_or(|step| is_idle(places, step, player.cluster.cluster().api()));
+    player.finish(&mut run).await;
+    Ok(is_its.then_some(run))
 }
 
+/// Makes the steps that are left, until nothing can be found any more; `false` when the operator does not stay at rest
+/// where the run begins.
 async fn steps(
     player: &mut Player<'_>,
     run: &mut Run,
     fault: &Fault,
-    reference: &Reference,
-    permit: &mut Option<OwnedSemaphorePermit>,
-) -> Result<(), Failed> {
-    let (stage, mut revisions) = (player.stage, Vec::new());
+    mut waiting: Waiting<'_>,
+    begin: Option<usize>,
+) -> Result<bool, Failed> {
+    let (stage, reference) = (player.stage, waiting.reference);
+    let parts = fault.parts();
+    let mut number = begin.unwrap_or(0);
+    run.ends.extend_from_slice(&reference.run.ends[..number]);
+    let earlier = reference.run.places.iter().take(number);
+    let mut revisions: Vec<u64> = earlier.map(|place| place.revision).collect();
+    if begin.is_some() && reference.elects {
+        player.expire(&reference.locks).await;
+    }
     player.start_all().await?;
-    let begin = Instant::now();
-    while !player.is_up() && begin.elapsed() < stage.start {
+    let started = Instant::now();
+    while !player.is_up() && started.elapsed() < stage.start {
         player.pass(TICK).await?;
     }
-    let mut waiting = Waiting { reference, permit };
-    if !waiting.comes_right(player, run, 0).await? {
-        return Ok(());
+    let mut is_right = waiting.comes_right(player, run, number).await?;
+    if !is_right {
+        return Ok(begin.is_none());
     }
-    revisions.push(player.revision());
-    let parts = fault.parts();
-    let skipped = detour(fault, &reference.run);
-    for (at, step) in stage.steps.iter().enumerate() {
-        if skipped.is_some_and(|(from, to)| (from..to).contains(&at)) {
-            run.ends.push(reference.run.ends[at + 1].clone());
-            revisions.push(player.revision());
-            if skipped.is_some_and(|(_, to)| to == at + 1) {
-                let (attempts, heard) = reference.run.log.counted_until(at + 1);
-                player.seam.goes_on(at + 1, attempts, heard);
-            }
-            continue;
-        }
-        let number = player.seam.next_step(step.what());
-        let down = parts
-            .iter()
-            .find(|part| matches!(part, Fault::Down { step } if *step == number));
-        if let Some(down) = down {
-            player.end_all();
-            player.seam.strike(0, down);
-            step.make(&player.cluster).await?;
-            tokio::time::sleep(RESTART).await; // no process is to be there
-            run.hurried = Some(number);
-            run.ends.push(player.snapshot());
-            revisions.push(player.revision());
-            continue;
-        }
-        step.make(&player.cluster).await?;
-        if parts
-            .iter()
-            .any(|part| matches!(part, Fault::Down { step } if step + 1 == number))
-        {
-            player.leases_expire().await;
-            player.start_all().await?;
-        }
-        let is_right = waiting.comes_right(player, run, number).await?;
-        if std::mem::take(&mut player.is_hurried) && at + 1 < stage.steps.len() {
-            run.hurried = Some(number);
-        } else if !is_right {
-            return Ok(());
-        }
+    if let Some(step) = begin {
+        let (attempts, heard) = reference.run.log.counted_until(step);
+        player.seam.goes_on(step, attempts, heard);
+    }
+    loop {
         for part in parts {
             let mut before = None;
             let strikes = match part {
                 Fault::Stale { after, .. } | Fault::Past { after, .. } if *after == number => {
                     let shown = match part {
-                        Fault::Past { resource, event, .. } => player.seam.log().0.revision_of_event(resource, *event),
+                        Fault::Past { resource, event, .. } => match begin {
+                            Some(_) => reference.run.log.revision_of_event(resource, *event),
+                            None => player.seam.log().0.revision_of_event(resource, *event),
+                        },
                         Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
                         _ => None,
                     };
@@ -128,7 +153,10 @@ async fn steps(
                     true
                 }
                 Fault::Deleted { after, object } if *after == number => {
-                    let made = player.children(number).get(object - 1).cloned();
+                    let made = match begin {
+                        Some(_) => reference.run.children[number].get(object - 1).cloned(),
+                        None => player.children(number).get(object - 1).cloned(),
+                    };
                     if let Some(made) = &made {
                         player.delete(made, part).await;
                     }
@@ -138,11 +166,11 @@ async fn steps(
             };
             if strikes {
                 run.ends.pop();
-                let is_right = waiting.comes_right(player, run, number).await?;
+                is_right = waiting.comes_right(player, run, number).await?;
                 let now = || identities(player.cluster.cluster().api());
                 run.replaced = before.and_then(|before| replaced(before, &now()));
                 if !is_right {
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         }
@@ -153,9 +181,37 @@ async fn steps(
             // All is as it would be without the fault, and goes on so.
             break;
         }
+        let Some(step) = stage.steps.get(number) else { break };
+        number = player.seam.next_step(step.what());
+        let down = parts
+            .iter()
+            .find(|part| matches!(part, Fault::Down { step } if *step == number));
+        if let Some(down) = down {
+            player.end_all();
+            player.seam.strike(0, down);
+            step.make(&player.cluster).await?;
+            tokio::time::sleep(RESTART).await; // no process is to be there
+            run.hurried = Some(number);
+            run.ends.push(player.snapshot());
+            continue;
+        }
+        step.make(&player.cluster).await?;
+        if parts
+            .iter()
+            .any(|part| matches!(part, Fault::Down { step } if step + 1 == number))
+        {
+            player.leases_expire().await;
+            player.start_all().await?;
+        }
+        is_right = waiting.comes_right(player, run, number).await?;
+        if std::mem::take(&mut player.is_hurried) && number < stage.steps.len() {
+            run.hurried = Some(number);
+        } else if !is_right {
+            return Ok(true);
+        }
     }
     let from = player.seam.log().0.entries.len();
     player.pass(WATCHED).await?;
     run.late_writes = player.effective_writes(from);
-    Ok(())
+    Ok(true)
 }

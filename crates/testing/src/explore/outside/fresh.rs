@@ -29,7 +29,7 @@ pub(super) async fn of_history(stage: &Stage, reference: &Reference) -> Result<V
 
 async fn end(stage: &Stage, reference: &Reference, step: usize) -> Result<Option<Snapshot>, Failed> {
     let permit = stage.active.clone().acquire_owned().await;
-    let mut player = Player::new(stage, None, BTreeSet::new()).await?;
+    let mut player = Player::new(stage, None, BTreeSet::new(), None).await?;
     player.start_all().await?;
     let begin = Instant::now();
     while !player.is_up() && begin.elapsed() < stage.start {

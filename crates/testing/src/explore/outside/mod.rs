@@ -4,7 +4,7 @@
 //! that leads through the seam. Workload, faults, oracles and report are those of the explorer for operators of this
 //! library; what is different is the time, which is the machine's, and what can be known of the operator: its requests.
 //!
-//! - `play.rs`, `disturbed.rs`, `waiting.rs`: one run,
+//! - `play.rs`, `disturbed.rs`, `waiting.rs`, `lingering.rs`: one run, and how long is waited in it,
 //! - `child.rs`, `endpoint.rs`: a process, and its way to the API server,
 //! - `fresh.rs`: new clusters for the states of the workload,
 //! - `mask.rs`: what is a matter of chance in two undisturbed runs,
@@ -17,6 +17,7 @@ mod disturbed;
 mod endpoint;
 mod failed;
 mod fresh;
+mod lingering;
 mod mask;
 mod play;
 mod tunnel;
@@ -37,11 +38,10 @@ use super::ClusterOf;
 use super::fault::Fault;
 use super::may_start_anew;
 use super::oracles::{self, Severity, Verdict};
-use super::play::Run;
 use super::report::Report;
 use super::steps::Step;
 use child::Program;
-use disturbed::disturbed;
+use disturbed::{Disturbed, disturbed};
 pub use failed::Failed;
 use play::{Reference, Stage, undisturbed};
 
@@ -259,7 +259,8 @@ impl Outside {
     }
 
     /// How long nothing happens at least, until the operator counts as at rest: more than it ever works between two
-    /// requests. Default as long as it took to start, between one second and five.
+    /// requests. Default as long as it took to start, between one second and five, and longer when the undisturbed run
+    /// shows that the operator comes back by itself.
     pub fn rest(mut self, rest: Duration) -> Outside {
         self.rest = rest;
         self
@@ -314,6 +315,7 @@ impl Outside {
             rest: self.rest,
             active: Arc::new(Semaphore::new(self.jobs)),
             lasting: Mutex::default(),
+            known: Mutex::default(),
         };
         let (mut reference, again) = tokio::try_join!(undisturbed(&stage, false), undisturbed(&stage, true))?;
         if reference
@@ -324,6 +326,9 @@ impl Outside {
         {
             stage.patience = stage.patience.max(PATIENCE_OF_KOPF);
         }
+        // What comes by itself comes once more, and then another time.
+        let comes_back = reference.comes_back.max(again.comes_back);
+        stage.patience = stage.patience.max(comes_back * 3);
         let chance = learn(&mut reference, again);
         // What it writes when it starts is the same without a user.
         if !reference.run.log.attempts().iter().any(|write| write.step > 0) {
@@ -351,6 +356,12 @@ impl Outside {
             ),
         };
         let mut report = Report::new(&reference.run, all.len(), &stage.steps);
+        if comes_back > Duration::ZERO {
+            let seconds = comes_back.as_secs_f64();
+            report.noticed.push(format!(
+                "it goes on by itself after {seconds:.1} s in which it asks for nothing; so long is waited after each step"
+            ));
+        }
         if let Some(again) = self.again {
             report.again = again;
         }
@@ -385,7 +396,7 @@ struct Playing {
     stage: Arc<Stage>,
     reference: Arc<Reference>,
     alive: Arc<Semaphore>,
-    runs: JoinSet<(Fault, Result<Run, Failed>)>,
+    runs: JoinSet<(Fault, Result<Disturbed, Failed>)>,
     report: Report,
     begin: Instant,
     since: Instant,
@@ -438,10 +449,19 @@ impl Playing {
         Ok(self.report)
     }
 
-    fn judge(&mut self, ended: Result<(Fault, Result<Run, Failed>), tokio::task::JoinError>) -> Result<(), Failed> {
-        let (fault, run) = ended.map_err(|why| Failed::new("a run broke off").because(why))?;
-        let run = run.map_err(|failed| failed.of(&fault))?;
-        self.report.played(&fault, &run, &self.reference.run);
+    fn judge(
+        &mut self,
+        ended: Result<(Fault, Result<Disturbed, Failed>), tokio::task::JoinError>,
+    ) -> Result<(), Failed> {
+        let (fault, disturbed) = ended.map_err(|why| Failed::new("a run broke off").because(why))?;
+        let Disturbed { run, is_told } = disturbed.map_err(|failed| failed.of(&fault))?;
+        self.report.counts(&fault, &run);
+        if run.struck.is_some()
+            && let Some(verdict) = oracles::of_disturbed(&fault, &run, &self.reference.run)
+        {
+            self.stage.notes(&verdict);
+            self.report.found(Some(&fault), verdict, is_told.then_some(&run));
+        }
         self.tell();
         Ok(())
     }

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Request;
 use kubewright::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::{self, client::Body};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -24,8 +25,10 @@ use super::super::ClusterOf;
 use super::super::children::children;
 use super::super::fault::Fault;
 use super::super::log::{CONNECTS, Entry, Made};
+use super::super::oracles::Verdict;
+use super::super::place::{Place, goes_on};
 use super::super::play::Run;
-use super::super::seam::{Ask, Pace, Seam};
+use super::super::seam::{Ask, Pace, Seam, Traffic};
 use super::super::snapshot::{Reader, Snapshot};
 use super::super::steps::Step;
 use super::super::wanted::Wanted;
@@ -33,6 +36,7 @@ use super::Failed;
 use super::child::{Child, Output, Program};
 use super::endpoint::{Answering, Endpoint, Tls};
 use super::failed::exited;
+use super::lingering::{Lingering, is_half_done, rests};
 use super::mask::Mask;
 use super::tunnel::Tunnel;
 use crate::cluster::TestCluster;
@@ -43,8 +47,6 @@ pub(super) const TICK: Duration = Duration::from_millis(30);
 /// The bounds of how long nothing may happen in an undisturbed run until it has come to rest: as long as the operator
 /// took to start. One that starts slowly, or on a slow machine, answers slowly.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// How long an operator may go on asking, though nothing changes, until that is what it does all the time.
-const ASKING: Duration = Duration::from_secs(5);
 /// How long it takes to notice that a process is dead, and to start another one.
 pub(super) const RESTART: Duration = Duration::from_millis(200);
 /// How long a process that stood still goes on.
@@ -78,6 +80,21 @@ pub(super) struct Stage {
     pub(super) active: Arc<Semaphore>,
     /// Differences that did not go away.
     pub(super) lasting: Mutex<BTreeSet<String>>,
+    /// What was found, in the words of the report.
+    pub(super) known: Mutex<BTreeSet<String>>,
+}
+
+impl Stage {
+    /// Whether it was found already: it needs no other proof.
+    pub(super) fn knows(&self, verdict: &Verdict) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.contains(&verdict.what)
+    }
+
+    pub(super) fn notes(&self, verdict: &Verdict) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(verdict.what.clone());
+    }
 }
 
 /// The undisturbed run.
@@ -90,11 +107,18 @@ pub(super) struct Reference {
     pub(super) quiet: Duration,
     /// The operator holds a Lease.
     pub(super) elects: bool,
+    /// The locks of its election that are no Leases.
+    pub(super) locks: Locks,
     pub(super) watched: BTreeSet<String>,
     pub(super) agents: BTreeSet<String>,
+    /// How long it asked for nothing until it went on by itself; zero when it never did.
+    pub(super) comes_back: Duration,
     /// What its last process printed.
     pub(super) output: Option<Output>,
 }
+
+/// ConfigMaps and Endpoints: resource, namespace, name.
+type Locks = BTreeSet<(String, String, String)>;
 
 struct Process {
     child: Child,
@@ -123,17 +147,27 @@ pub(super) struct Player<'a> {
     panics: Vec<String>,
     outputs: Vec<Output>,
     pub(super) is_hurried: bool,
-    rest: Duration,
+    /// How long nothing happens until it is at rest.
+    pub(super) rest: Duration,
 }
 
 impl<'a> Player<'a> {
+    /// A player in a new cluster, or in one that goes on at one of these moments.
     pub(super) async fn new(
         stage: &'a Stage,
         fault: Option<&Fault>,
         noise: BTreeSet<String>,
+        begin: Option<(&[Place], usize)>,
     ) -> Result<Player<'a>, Failed> {
-        let cluster = TestCluster::start_with((stage.cluster)()).await?;
-        cluster.install_crds(stage.crds.iter().cloned()).await?;
+        let (mut builder, mut reader) = ((stage.cluster)(), Reader::lenient());
+        if let Some((places, step)) = begin {
+            builder = goes_on(places, step, builder);
+            reader = places[step].reader.clone();
+        }
+        let cluster = TestCluster::start_with(builder).await?;
+        if begin.is_none() {
+            cluster.install_crds(stage.crds.iter().cloned()).await?;
+        }
         // Real operators run commands in the containers of their pods. Nothing runs in these; the commands succeed. Probes
         // run at once: their delays would pass in real time.
         let said = [("exec-output", ""), ("quick-probes", "true")];
@@ -172,7 +206,7 @@ impl<'a> Player<'a> {
             seam,
             asked,
             folder,
-            reader: Reader::lenient(),
+            reader,
             processes: BTreeMap::new(),
             next: 1,
             retiring: None,
@@ -334,17 +368,21 @@ impl<'a> Player<'a> {
 
     /// The time in which the Lease of a dead process expires passes at once.
     pub(super) async fn leases_expire(&self) {
-        const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
-        if !self.seam.traffic(|of| of.elects) {
-            return;
+        let (elects, locks) = self.seam.traffic(|of| (of.elects, of.locks.clone()));
+        if elects {
+            self.expire(&locks).await;
         }
+    }
+
+    /// Takes the Leases and these locks from whoever holds them.
+    pub(super) async fn expire(&self, locks: &Locks) {
+        const LEASES: &str = "/apis/coordination.k8s.io/v1/leases";
         let Ok(request) = Request::get(LEASES).body(Vec::new()) else {
             return;
         };
         let Ok(leases) = self.cluster.kube().request::<Value>(request).await else {
             return;
         };
-        let locks = self.seam.traffic(|of| of.locks.clone());
         let plain = locks
             .iter()
             .map(|(resource, namespace, name)| format!("/api/v1/namespaces/{namespace}/{resource}/{name}"));
@@ -384,6 +422,14 @@ impl<'a> Player<'a> {
         }
     }
 
+    /// Notes how a step of an undisturbed run ends.
+    fn ends(&mut self, run: &mut Run, step: usize) {
+        run.ends.push(self.snapshot());
+        run.children.push(self.children(step));
+        run.places
+            .extend(Place::of(&self.cluster, Timestamp::now(), &self.reader));
+    }
+
     pub(super) fn effective_writes(&self, from: usize) -> Vec<String> {
         let (log, _) = self.seam.log();
         let writes = log.entries[from..].iter().filter(|entry| entry.is_effective());
@@ -399,6 +445,7 @@ impl<'a> Player<'a> {
         self.panics.extend(self.outputs.iter().filter_map(Output::panic));
         run.panics = std::mem::take(&mut self.panics);
         (run.log, run.struck) = self.seam.log();
+        run.harm = self.seam.harm();
         self.cluster.stop().await;
     }
 }
@@ -409,7 +456,7 @@ const NAME: &str = "operator";
 /// Plays an undisturbed run; `restarts`: a process is ended and another one started, before the first deletion.
 pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Reference, Failed> {
     let made = &stage.steps;
-    let mut player = Player::new(stage, None, BTreeSet::new()).await?;
+    let mut player = Player::new(stage, None, BTreeSet::new(), None).await?;
     let mut run = Run::default();
     let mut noise = BTreeSet::new();
     let _permit = stage.active.clone().acquire_owned().await;
@@ -424,9 +471,9 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
     player.rest = begin.elapsed().clamp(REST.0, REST.1).max(stage.rest);
     let mut watched = player.seam.traffic(|of| of.watched.clone());
     let first_delete = made.iter().position(Step::deletes);
-    let mut rested = rests(&mut player, &mut noise).await?;
-    run.ends.push(player.snapshot());
-    run.children.push(player.children(0));
+    let mut lingering = Lingering::default();
+    let mut rested = rests(&mut player, &mut noise, &mut lingering, |_| false).await?;
+    player.ends(&mut run, 0);
     run.wanted.push(Wanted::default());
     for (at, step) in made.iter().enumerate() {
         if restarts && first_delete == Some(at) && at > 0 {
@@ -435,7 +482,7 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             player.leases_expire().await;
             let from = player.seam.log().0.entries.len();
             player.start_all().await?;
-            rests(&mut player, &mut noise).await?;
+            rests(&mut player, &mut noise, &mut lingering, |_| false).await?;
             run.writes_of_a_restart = player.effective_writes(from);
         }
         let number = player.seam.next_step(step.what());
@@ -444,18 +491,23 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             true => wanted.after(step),
             false => wanted,
         });
-        rested = rests(&mut player, &mut noise).await? && rested;
+        let (before, wanted) = (run.ends.last(), run.wanted.last());
+        let is_half_done = |now: &Snapshot| {
+            let known = before.zip(wanted);
+            known.is_some_and(|(before, wanted)| is_half_done(before, now, wanted, step.deletes()))
+        };
+        rested = rests(&mut player, &mut noise, &mut lingering, is_half_done).await? && rested;
         if !rested {
             run.restless.get_or_insert(number);
         }
-        run.ends.push(player.snapshot());
-        run.children.push(player.children(number));
+        player.ends(&mut run, number);
     }
     let from = player.seam.log().0.entries.len();
     player.pass(WATCHED * 2).await?;
     run.late_writes = player.effective_writes(from);
     watched.extend(player.seam.traffic(|of| of.watched.clone()));
-    let (elects, agents) = player.seam.traffic(|of| (of.elects, of.agents.clone()));
+    let of_traffic = |of: &Traffic| (of.elects, of.locks.clone(), of.agents.clone());
+    let (elects, locks, agents) = player.seam.traffic(of_traffic);
     let output = player.outputs.last().cloned();
     player.finish(&mut run).await;
     Ok(Reference {
@@ -464,8 +516,10 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
         mask: Mask::default(),
         noise,
         elects,
+        locks,
         watched,
         agents,
+        comes_back: lingering.comes_back,
         output,
     })
 }
@@ -479,39 +533,6 @@ fn quiet(run: &Run, rest: Duration) -> Duration {
         .map(|pair| pair[1].at.saturating_sub(pair[0].at))
         .filter(|gap| *gap < REST.0.max(rest));
     (gaps.max().unwrap_or_default() * 2).clamp(QUIET.0, QUIET.1.max(rest))
-}
-
-/// Waits until an undisturbed run has come to rest; `false` when it never does.
-async fn rests(player: &mut Player<'_>, noise: &mut BTreeSet<String>) -> Result<bool, Failed> {
-    let begin = Instant::now();
-    let (mut revision, mut state) = (0, Snapshot::default());
-    let mut changed = Instant::now();
-    player.seam.kinds_of_requests();
-    while begin.elapsed() < player.stage.longest {
-        player.pass(TICK * 3).await?;
-        let now = player.revision();
-        if now != revision {
-            let found = player.snapshot();
-            revision = now;
-            // Leases are renewed, and are no part of the state.
-            if found != state {
-                state = found;
-                changed = Instant::now();
-                player.seam.kinds_of_requests();
-            }
-        }
-        if changed.elapsed() < player.rest || !player.is_up() {
-            continue;
-        }
-        if player.seam.quiet().is_some_and(|quiet| quiet >= player.rest) {
-            return Ok(true);
-        }
-        if changed.elapsed() >= player.rest + ASKING {
-            noise.extend(player.seam.kinds_of_requests());
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// That the operator does nothing.

@@ -7,6 +7,7 @@ Usage: copier.py HABIT. "good" is right; the others are each wrong in one way:
   hops           writes its status again and again
   elects         is right, and works only while it holds a lock in a ConfigMap, as client-go had it before there were Leases
   speaks         is right, and runs a command in a pod before it writes its status
+  comes-back     is right, and makes a changed ConfigMap anew: the first time it lets eight seconds pass before it does
   sleeps         writes when it starts, and never again
 """
 import http.client
@@ -33,6 +34,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 LOCK = "control-plane.alpha.kubernetes.io/leader"
 OWN = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps"
 work = queue.Queue()
+away = {}  # until when a name is left alone
 
 
 class Refused(Exception):
@@ -143,7 +145,7 @@ def reconcile(name):
         if refused.code == 404:
             return
         raise
-    if "deletionTimestamp" in copy["metadata"]:
+    if "deletionTimestamp" in copy["metadata"] or time.time() < away.get(name, 0):
         return
     owner = {"apiVersion": "example.com/v1", "kind": "Copy", "name": name, "uid": copy["metadata"]["uid"]}
     text = copy["spec"]["text"] * (2 if copy["spec"].get("twice") else 1)
@@ -158,6 +160,12 @@ def reconcile(name):
         child["metadata"]["name"] = name
     if not present:
         made = ask("POST", MAPS, child)
+    elif habit == "comes-back" and present[0]["data"] != child["data"]:
+        wait = 0 if name in away else 8
+        away[name] = time.time() + wait
+        ask("DELETE", f"{MAPS}/{name}")
+        threading.Timer(wait, work.put, (name,)).start()
+        return
     elif present[0]["data"] != child["data"]:
         made = ask("PUT", f"{MAPS}/{present[0]['metadata']['name']}", {**present[0], "data": child["data"]})
     else:

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use kubewright_testing::explore::{Failed, Outside, Report, Severity};
+use kubewright_testing::explore::{Failed, Outside, Report, Severity, Step};
+use serde_json::json;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/outside")
@@ -73,6 +74,34 @@ async fn a_crash_between_two_writes_shows_and_is_told_beside_the_undisturbed_run
     let json = report.to_json();
     assert_eq!(json["findings"][0]["id"], "crash-after@1");
     assert_eq!(json["findings"][0]["class"], "crash-after");
+    Ok(())
+}
+
+/// An operator that asks for nothing for eight seconds in the middle of its work is not taken for one that has done it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_comes_back_by_itself_is_waited_for() -> Result<(), Failed> {
+    if !python_is_there() {
+        return Ok(());
+    }
+    let spec = |text: &str| json!({ "spec": { "text": text, "twice": false } });
+    let mut copy = spec("one");
+    copy["apiVersion"] = "example.com/v1".into();
+    copy["kind"] = "Copy".into();
+    copy["metadata"] = json!({ "name": "hello", "namespace": "default" });
+    let explore = Outside::of("exec python3 copier.py comes-back")
+        .folder(folder())
+        .crds(folder().join("crd.yaml"))?
+        .steps([
+            Step::apply("make it", copy),
+            Step::merge("change it", "example.com/v1", "Copy", "default", "hello", spec("two")),
+        ])
+        // It dies when the ConfigMap is gone: its successor makes it at once.
+        .replay("crash-after@3")?;
+    let report = explore.run().await?;
+    assert_eq!((report.played, report.missed), (1, 0), "{report}");
+    report.assert_none();
+    let words = "it goes on by itself after";
+    assert!(report.noticed.iter().any(|line| line.contains(words)), "{report}");
     Ok(())
 }
 
