@@ -35,6 +35,7 @@ impl<'a> Fresh<'a> {
         };
         let mut is_new = true;
         for step in 1..run.wanted.len() {
+            is_new &= run.wanted[step].can_be_made_anew();
             is_new &= run.wanted[step].targets().count() > run.wanted[step - 1].targets().count();
             if fresh.place(step).is_none() {
                 let end = run.ends.get(step).filter(|_| is_new);
@@ -53,7 +54,11 @@ impl<'a> Fresh<'a> {
 
     /// The steps of which it is not known.
     pub(super) fn open(&self) -> Vec<usize> {
-        let open = self.known.iter().filter(|(_, end)| end.is_none());
+        let can_be_made = |step: usize| self.run.wanted[step].can_be_made_anew();
+        let open = self
+            .known
+            .iter()
+            .filter(|(step, end)| end.is_none() && can_be_made(*step));
         open.map(|(step, _)| *step).collect()
     }
 
@@ -119,7 +124,11 @@ fn of_way(step: usize, found: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> O
         return None;
     }
     let (expected, found) = (compared(fresh, wanted), compared(found, wanted));
-    let missing = expected.keys().find(|key| !found.contains_key(*key));
+    let is_gone =
+        |((_, namespace, name), _): &(Named, usize), value: &Value| wanted.has_deleted(&value["kind"], namespace, name);
+    let mut all_expected = expected.iter();
+    let missing = all_expected.find(|(key, value)| !found.contains_key(*key) && !is_gone(key, value));
+    let missing = missing.map(|(key, _)| key);
     let (all, known) = (&found, &expected);
     let left = || all.keys().filter(|key| !known.contains_key(*key));
     // Volumes of what was deleted are kept by default, for their data.
@@ -238,6 +247,19 @@ fn compared(snapshot: &Snapshot, wanted: &Wanted) -> Compared {
         }
         if is_placed && let Some(spec) = object["spec"].as_object_mut() {
             spec.retain(|field, _| ["containers", "resources"].contains(&field.as_str()));
+        }
+        // When something was last changed or restarted tells of the way.
+        for place in ["/metadata", "/spec/template/metadata"] {
+            let metadata = object.pointer_mut(place).and_then(Value::as_object_mut);
+            let Some(metadata) = metadata else { continue };
+            let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+            let is_empty = annotations.is_some_and(|annotations| {
+                annotations.retain(|_, value| value != "<time>");
+                annotations.is_empty()
+            });
+            if is_empty {
+                metadata.remove("annotations");
+            }
         }
         let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {

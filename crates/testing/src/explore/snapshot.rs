@@ -90,7 +90,7 @@ impl Reader {
             let tells_of_the_way: Option<fn(&Value) -> bool> = match kind.as_str() {
                 "PersistentVolume" => Some(is_made_for_a_claim),
                 "ReplicaSet" | "ControllerRevision" => Some(is_of_a_former_rollout),
-                "ConfigMap" => Some(is_lock),
+                "ConfigMap" => Some(|object| is_lock(object) || is_of_the_server(object)),
                 "Endpoints" => Some(|object| is_lock(object) || is_of_the_server(object)),
                 "EndpointSlice" => Some(is_of_the_server),
                 _ => None,
@@ -260,9 +260,15 @@ fn is_lock(object: &Value) -> bool {
     object["metadata"]["annotations"][LOCK].is_string()
 }
 
-/// The address of the API server, which is another one in each cluster.
+/// The address of the API server, which is another one in each cluster, and how those behind it know its users: both
+/// are there when it is first reached by its address.
 fn is_of_the_server(object: &Value) -> bool {
-    (&object["metadata"]["namespace"], &object["metadata"]["name"]) == (&"default".into(), &"kubernetes".into())
+    [
+        ("default", "kubernetes"),
+        ("kube-system", "extension-apiserver-authentication"),
+    ]
+    .iter()
+    .any(|(namespace, name)| object["metadata"]["namespace"] == *namespace && object["metadata"]["name"] == *name)
 }
 
 /// What a controller keeps in order to roll back: a ReplicaSet without pods, a ControllerRevision. It is not made again
