@@ -22,6 +22,14 @@ fn explore(case: &Case, fixed: bool) -> Explore {
         .fold(explore, |explore, always| explore.invariant(always.what, always.holds))
 }
 
+/// The exploration of a known bug, or of one of our own.
+fn pair(name: &str, fixed: bool) -> Result<Explore> {
+    match CASES.iter().find(|case| case.name == name) {
+        Some(case) => Ok(explore(case, fixed)),
+        None => blind::explore(name, fixed),
+    }
+}
+
 /// As many as a minute plays of a small operator, about.
 const FIRST: usize = 300;
 
@@ -68,18 +76,15 @@ const SHOWN: &[(&str, &str)] = &[
     ("generate-name", "crash-after@1"),
     ("status-swallowed", "outage@5"),
     ("generate-name", "outage@2"),
+    ("unlocked-update", "touched@3"),
 ];
 
 #[test]
 fn a_fault_shows_a_known_bug_and_nothing_without_it() -> Result<()> {
     let mut wrong = Vec::new();
     for (name, fault) in SHOWN {
-        let case = CASES
-            .iter()
-            .find(|case| case.name == *name)
-            .expect("a case of this name");
         for fixed in [false, true] {
-            let report = explore(case, fixed).replay(fault)?.run()?;
+            let report = pair(name, fixed)?.replay(fault)?.run()?;
             if report.findings.is_empty() != fixed {
                 wrong.push(format!("{name}, fixed: {fixed}\n{report}"));
             }
@@ -96,18 +101,15 @@ const WITHOUT_A_FAULT: &[&str] = &[
     "scale-to-zero",
     "pxc-918",
     "cockroach-918",
+    "volume-before-member",
 ];
 
 #[test]
 fn the_steps_alone_show_a_known_bug_and_nothing_without_it() -> Result<()> {
     let mut wrong = Vec::new();
     for name in WITHOUT_A_FAULT {
-        let case = CASES
-            .iter()
-            .find(|case| case.name == *name)
-            .expect("a case of this name");
         for fixed in [false, true] {
-            let report = explore(case, fixed).budget(Duration::ZERO).run()?;
+            let report = pair(name, fixed)?.budget(Duration::ZERO).run()?;
             if report.findings.is_empty() != fixed {
                 wrong.push(format!("{name}, fixed: {fixed}\n{report}"));
             }
@@ -155,14 +157,11 @@ fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool
 #[test]
 #[ignore = "measures: cargo test -p kubewright-testing --test it known::measured -- --ignored --nocapture"]
 fn measured() -> Result<()> {
-    let case = |name: &str| CASES.iter().find(|case| case.name == name);
-    measure(CASES.iter().map(|case| case.name), |name, fixed| {
-        Ok(explore(case(name).expect("a case of this name"), fixed))
-    })
+    measure(CASES.iter().map(|case| case.name), pair)
 }
 
 #[test]
 #[ignore = "measures: cargo test -p kubewright-testing --test it known::shapes -- --ignored --nocapture"]
 fn shapes() -> Result<()> {
-    measure(blind::SHAPES.iter().map(|(name, ..)| *name), blind::explore)
+    measure(blind::SHAPES.iter().map(|(name, ..)| *name), pair)
 }
