@@ -10,7 +10,7 @@ enum Goal {
     None,
 }
 
-const ROWS: [(&str, Goal); 24] = [
+const ROWS: [(&str, Goal); 28] = [
     ("memory without managedFields, KB", Goal::Most(4.0)),
     ("memory of an object as received, KB", Goal::Most(7.0)),
     ("memory of its metadata, KB", Goal::Most(1.5)),
@@ -18,6 +18,8 @@ const ROWS: [(&str, Goal); 24] = [
     ("watch, CPU of an event, µs", Goal::Most(20.0)),
     ("typed handler, CPU of an event, µs", Goal::Most(40.0)),
     ("typed handler, memory of an object, KB", Goal::Most(5.0)),
+    ("handler of a projection, CPU, µs", Goal::Most(40.0)),
+    ("its memory of an object, KB", Goal::Most(5.0)),
     ("reading, of an object, µs", Goal::None),
     ("reading again, of an object, µs", Goal::None),
     ("relist as a stream, peak ×", Goal::Most(1.1)),
@@ -25,6 +27,8 @@ const ROWS: [(&str, Goal); 24] = [
     ("relist without limit, peak ×", Goal::Most(1.1)),
     ("reconciles a second, from events", Goal::Least(60_000.0)),
     ("event with its reconcile, CPU, µs", Goal::None),
+    ("reconciles a second, of a projection", Goal::Least(60_000.0)),
+    ("the same of a projection, CPU, µs", Goal::None),
     ("reconciles a second, of metadata", Goal::Least(100_000.0)),
     ("the same of metadata, CPU, µs", Goal::None),
     ("queue of 500,000: keys a second", Goal::Least(500_000.0)),

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 
 /// The annotation with the moment at which the server sent the object, in nanoseconds since 1970.
@@ -71,6 +74,36 @@ pub(crate) async fn answer(mut words: Words, read: impl Fn() -> (usize, usize)) 
         }
     }
     Ok(())
+}
+
+/// A projection of a Pod: what a handler or a reconciler reads of it. The rest of the text is passed over.
+#[derive(Clone, Debug, Deserialize, Resource, Serialize)]
+#[resource(inherit = "Pod")]
+pub(crate) struct PodBrief {
+    pub(crate) metadata: ObjectMeta,
+    pub(crate) spec: BriefSpec,
+    status: BriefStatus,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BriefSpec {
+    node_name: Option<String>,
+    pub(crate) containers: Vec<BriefContainer>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct BriefContainer {
+    name: String,
+    image: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BriefStatus {
+    phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
 }
 
 /// How many containers there are, in how many objects.

@@ -22,7 +22,7 @@ use kube_runtime::{Controller, WatchStreamExt, reflector, scheduler, watcher};
 
 mod common;
 
-use common::{ALONE, Arguments, KEYS, MARKER, Meter, Words};
+use common::{ALONE, Arguments, KEYS, MARKER, Meter, PodBrief, Words};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -43,6 +43,10 @@ async fn subject() -> Result<(), String> {
             cache::<Pod>(words, strip(events), |pod| common::containers(std::iter::once(pod)).1).await
         }
         // Its store and its stream hold typed objects anyway.
+        ("handler", "projection") => {
+            let events = watcher(api::<PodBrief>(&arguments)?, watcher::Config::default());
+            cache::<PodBrief>(words, strip(events), |pod| pod.spec.containers.len()).await
+        }
         ("handler", _) => {
             let events = watcher(api::<Pod>(&arguments)?, watcher::Config::default());
             cache::<Pod>(words, strip(events), |_| 0).await
@@ -52,6 +56,7 @@ async fn subject() -> Result<(), String> {
             cache::<Pod>(words, events, |pod| common::containers(std::iter::once(pod)).1).await
         }
         ("controller", "metadata") => controller::<PartialObjectMeta<Pod>>(&arguments, words).await,
+        ("controller", "projection") => controller::<PodBrief>(&arguments, words).await,
         ("controller", _) => controller::<Pod>(&arguments, words).await,
         ("queue", _) => {
             queue().await;

@@ -16,7 +16,7 @@ use kubewright::{
 
 mod common;
 
-use common::{ALONE, Arguments, KEYS, MARKER, Meter, Words};
+use common::{ALONE, Arguments, KEYS, MARKER, Meter, PodBrief, Words};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
@@ -29,8 +29,10 @@ async fn subject() -> Result<(), String> {
     match (arguments.task.as_str(), arguments.keep.as_str()) {
         ("cache", "metadata") => cache::<PartialObjectMeta<Pod>>(&arguments, words, |_| 0).await,
         ("cache", _) => cache::<Pod>(&arguments, words, |pod| common::containers(std::iter::once(pod)).1).await,
-        ("handler", _) => handler(&arguments, words).await,
+        ("handler", "projection") => handler::<PodBrief>(&arguments, words, |pod| pod.spec.containers.len()).await,
+        ("handler", _) => handler::<Pod>(&arguments, words, |pod| common::containers(std::iter::once(pod)).1).await,
         ("controller", "metadata") => controller::<PartialObjectMeta<Pod>>(&arguments, words).await,
+        ("controller", "projection") => controller::<PodBrief>(&arguments, words).await,
         ("controller", _) => controller::<Pod>(&arguments, words).await,
         ("queue", _) => {
             queue().await;
@@ -71,16 +73,15 @@ async fn cache<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K
 }
 
 /// A handler of typed events, as who comes from kube-rs writes it: it looks at the new state.
-async fn handler(arguments: &Arguments, words: Words) -> Result<(), String> {
+async fn handler<K: Object>(arguments: &Arguments, words: Words, containers: fn(&K) -> usize) -> Result<(), String> {
     let cache = Cache::new(client(arguments)?);
-    let informer = cache.informer::<Pod>();
+    let informer = cache.informer::<K>();
     let (store, changes) = (informer.store(), AtomicUsize::new(0));
-    informer.add_inline_handler(move |event: &Event<Pod>| {
+    informer.add_inline_handler(move |event: &Event<K>| {
         let Event::Modified { new, .. } = event else { return };
-        let pod: &Pod = new;
-        let (found, _) = common::containers(std::iter::once(pod));
+        let found = usize::from(containers(new) > 0);
         let changes = changes.fetch_add(found, Ordering::Relaxed) + found;
-        if new.metadata.name.as_deref() == Some(MARKER) {
+        if new.meta().name.as_deref() == Some(MARKER) {
             println!("marked {changes} {}", store.len());
         }
     });

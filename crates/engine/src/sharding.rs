@@ -7,6 +7,8 @@
 //! replica takes part in the elections of the shards that are assigned to it, and gives back the others. Two that see
 //! different members want the same shard, and one of them waits; no view, however wrong or late, lets two work on one.
 //!
+//! Leader election is the case of one shard that every replica wants, without members ([`Sharding::single`]).
+//!
 //! Invariants:
 //! - SH1 at most one replica works on a shard, as long as clocks run at nearly the same rate;
 //! - SH2 a shard's Lease is given back only when the caller says that its work has ended ([`Sharding::ended`]), and
@@ -72,7 +74,8 @@ pub struct Sharding {
     settings: Settings,
     /// The name of this replica among the members.
     name: String,
-    own: Election,
+    /// That of its own Lease; without one there are no members.
+    own: Option<Election>,
     others: BTreeMap<String, Member>,
     /// Whether all members were seen once.
     listed: bool,
@@ -95,7 +98,7 @@ impl Sharding {
         Sharding {
             settings,
             name: name.into(),
-            own: Election::new(identity, settings),
+            own: Some(Election::new(identity, settings)),
             others: BTreeMap::new(),
             listed: false,
             leaves: false,
@@ -104,11 +107,32 @@ impl Sharding {
         }
     }
 
+    /// One shard, which every replica wants: leader election.
+    pub fn single(identity: impl Into<String>, settings: Settings) -> Sharding {
+        let mut single = Sharding::new("", identity, 1, settings);
+        single.own = None;
+        single.shards[0].wanted = true;
+        single
+    }
+
+    /// Whether work could begin at once (LE7). A replica that is not ready leaves what is free to the others for one
+    /// lease duration: its membership comes so much later, or the only shard.
+    pub fn set_ready(&mut self, ready: bool) {
+        let first = self.own.as_mut().unwrap_or(&mut self.shards[0].election);
+        first.set_ready(ready);
+    }
+
+    /// The Leases that it takes part in.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseId> + use<> {
+        let member = self.own.as_ref().map(|_| LeaseId::Member);
+        member.into_iter().chain((0..self.shards.len()).map(LeaseId::Shard))
+    }
+
     /// The election of a Lease, which takes the Lease's contents and the outcomes of writes. `None`: there is no such
-    /// shard.
+    /// Lease.
     pub fn election(&mut self, id: LeaseId) -> Option<&mut Election> {
         match id {
-            LeaseId::Member => Some(&mut self.own),
+            LeaseId::Member => self.own.as_mut(),
             LeaseId::Shard(at) => self.shards.get_mut(at).map(|shard| &mut shard.election),
         }
     }
@@ -130,16 +154,24 @@ impl Sharding {
         }
     }
 
-    /// All members were told of.
-    pub fn members_listed(&mut self) {
+    /// All Leases were told of, and are followed.
+    pub fn followed(&mut self) {
         self.listed = true;
+    }
+
+    /// The Leases are not followed. That of a leader election is to be read then; a replica that sees no members has no
+    /// use for the others (SH3).
+    pub fn not_followed(&mut self) {
+        if self.own.is_none() {
+            self.shards[0].election.lost_race();
+        }
     }
 
     /// The members that live, this one included, in the order of their names.
     pub fn members(&self, now: Instant) -> Vec<String> {
         let others = self.others.iter().filter(|(_, member)| member.lives(now));
         let mut names: Vec<String> = others.map(|(name, _)| name.clone()).collect();
-        if !self.leaves && self.own.term(now).is_some() {
+        if !self.leaves && self.own.as_ref().is_some_and(|own| own.term(now).is_some()) {
             names.push(self.name.clone());
             names.sort();
         }
@@ -203,19 +235,19 @@ impl Sharding {
     /// This replica ends: it gives everything back, each shard when its work has ended, and is no member any more.
     pub fn leave(&mut self) {
         self.leaves = true;
-        self.own.leave();
+        self.own.iter_mut().for_each(Election::leave);
     }
 
     /// Whether nothing is left to do after [`Sharding::leave`].
     pub fn has_left(&self, now: Instant) -> bool {
         let idle = |shard: &Shard| shard.at_work.is_none() && shard.election.term(now).is_none();
-        self.leaves && self.own.has_left() && self.shards.iter().all(idle)
+        self.leaves && self.own.iter().all(Election::has_left) && self.shards.iter().all(idle)
     }
 
     /// The next step for a Lease now. One request for each is under way at a time.
     pub fn next(&mut self, id: LeaseId, now: Instant) -> Next {
         let at = match id {
-            LeaseId::Member => return self.own.next(now),
+            LeaseId::Member => return self.own.as_mut().map_or(Next::Wait(Instant::MAX), |own| own.next(now)),
             LeaseId::Shard(at) => at,
         };
         let leaves = self.leaves;
@@ -247,7 +279,7 @@ impl Sharding {
             .values()
             .filter(|member| member.lives(now))
             .map(Member::dies);
-        let own = self.own.leads_until(now);
+        let own = self.own.iter().filter_map(|own| own.leads_until(now));
         let wake = terms.chain(deaths).chain(own).min().unwrap_or(Instant::MAX);
         debug_assert!(now < wake, "a caller that sleeps until then would not sleep");
         wake

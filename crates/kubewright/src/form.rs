@@ -225,12 +225,24 @@ pub(crate) fn read_typed<K: AnyObject>(object: Arc<dyn Cached>) -> Result<Arc<K>
 /// # Errors
 /// Why it cannot be decoded.
 pub(crate) fn unpacked(object: Arc<dyn Cached>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+    at_rest(object).map_or_else(Ok, |packed| packed.unpack(kind))
+}
+
+/// As [`unpacked`], for consumers that are told of its change.
+///
+/// # Errors
+/// Why it cannot be decoded.
+pub(crate) fn arrived(object: Arc<dyn Cached>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+    at_rest(object).map_or_else(Ok, |packed| packed.arrive(kind))
+}
+
+/// The object at rest; or the object itself, when it is decoded.
+fn at_rest(object: Arc<dyn Cached>) -> Result<Arc<Packed>, Arc<dyn Cached>> {
     if packed(&*object).is_none() {
-        return Ok(object);
+        return Err(object);
     }
     let any: Arc<dyn Any + Send + Sync> = object;
-    let packed: Arc<Packed> = any.downcast().expect("looked at above");
-    packed.unpack(kind)
+    Ok(any.downcast().expect("looked at above"))
 }
 
 /// As [`unpacked`], and the cache stays as it is: for states that pass by.

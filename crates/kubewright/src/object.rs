@@ -17,6 +17,35 @@ use crate::namespace::InNamespace;
 
 /// A Kubernetes type known at compile time: every `k8s_openapi` kind and every `#[derive(CustomResource)]`. Implemented
 /// for all of them.
+///
+/// A projection is one, too: a type of your own with some fields of another. It shares the watch and the store of that
+/// type, and is decoded in a part of the time. Write to such objects by patches and applies; an update would remove the
+/// other fields.
+///
+/// ```
+/// use kube::Resource;
+/// use kube::core::ObjectMeta;
+/// use kubewright::Event;
+/// use kubewright::k8s_openapi::api::core::v1::Pod;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Debug, Deserialize, Resource, Serialize)]
+/// #[resource(inherit = "Pod")]
+/// struct PlacedPod {
+///     metadata: ObjectMeta,
+///     spec: Placement,
+/// }
+///
+/// #[derive(Clone, Debug, Deserialize, Serialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct Placement {
+///     node_name: Option<String>,
+/// }
+///
+/// fn is_placed(event: &Event<PlacedPod>) -> bool {
+///     event.object().spec.node_name.is_some()
+/// }
+/// ```
 pub trait Object: AnyObject + Resource<DynamicType = ()> {}
 
 impl<K: AnyObject + Resource<DynamicType = ()>> Object for K {}

@@ -1,7 +1,7 @@
-//! A term of leading, for the elector and for the work that it guards.
+//! A term of leading, for the elections and for the work that they guard.
 //!
-//! The elector keeps the [`Term`]. Work that must end before another term begins holds a [`Permit`]; a [`Fence`] is
-//! only asked whether the term goes on. A term ends by its own clock, whether or not anything reports it: an elector
+//! An election keeps the [`Term`]. Work that must end before another term begins holds a [`Permit`]; a [`Fence`] is
+//! only asked whether the term goes on. A term ends by its own clock, whether or not anything reports it: an election
 //! that hangs prolongs nothing (LE2). A write that was cut off while it was under way may still reach the API server:
 //! the work of its term counts as ended one lease duration later, so that it does not arrive in the next one.
 
@@ -24,11 +24,11 @@ pub(crate) struct Permit {
     _work: Option<mpsc::Sender<Infallible>>,
 }
 
-/// A term, for the side that decides its length.
+/// A term, for the side that decides its length. Dropped, it is over.
 pub(crate) struct Term {
     pub(crate) number: u64,
     until: watch::Sender<Instant>,
-    over: StopSource,
+    _over: StopSource,
     fence: Fence,
     /// How long others wait for a holder of the Lease that they do not hear of.
     lease: Duration,
@@ -67,7 +67,7 @@ impl Term {
         let term = Term {
             number,
             until,
-            over,
+            _over: over,
             fence,
             lease,
             work: Some(work),
@@ -79,12 +79,6 @@ impl Term {
     pub(crate) fn renew(&self, until: Instant) {
         self.until
             .send_if_modified(|known| std::mem::replace(known, until) != until);
-    }
-
-    /// Ends it; resolves when everything that worked in it has ended.
-    pub(crate) fn end(mut self) -> impl Future<Output = Ended> + Send + use<> {
-        self.over.stop();
-        self.ended()
     }
 
     /// Resolves when everything that works in it has ended, whether it is over or not. To be asked for once.
@@ -168,7 +162,7 @@ impl Fence {
             tokio::select! {
                 biased;
                 () = state.over.requested() => return,
-                // An elector that is gone renews nothing: the time that is left counts.
+                // An election that is gone renews nothing: the time that is left counts.
                 Ok(()) = until.changed() => {}
                 () = sleep_until(due) => {}
             }
@@ -204,13 +198,25 @@ impl Drop for Writing {
     }
 }
 
+/// The right to work on what one Lease guards.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    /// Grows each time that work begins, perhaps again in the same term.
+    pub(crate) generation: u64,
+    pub(crate) permit: Permit,
+}
+
+/// What this replica may work on now, in the order of the Leases.
+pub(crate) type AllHeld = Vec<Option<Held>>;
+
 /// The permits of this replica, one for each of its terms.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Permits(Option<watch::Receiver<Option<Permit>>>);
+pub(crate) struct Permits(Option<watch::Receiver<AllHeld>>);
 
 impl Permits {
-    pub(super) fn of(permits: watch::Receiver<Option<Permit>>) -> Permits {
-        Permits(Some(permits))
+    /// Those of the first Lease.
+    pub(crate) fn of(held: watch::Receiver<AllHeld>) -> Permits {
+        Permits(Some(held))
     }
 
     /// Resolves in a term that goes on, with its permit.
@@ -218,11 +224,11 @@ impl Permits {
         let Some(permits) = &mut self.0 else {
             return Permit::default();
         };
-        let valid = |permit: &Option<Permit>| permit.as_ref().is_some_and(|permit| !permit.fence.is_over());
-        let permit = permits.wait_for(valid).await.ok().flatten();
-        match permit {
+        let first = |held: &AllHeld| held.first().cloned().flatten().map(|held| held.permit);
+        let valid = |held: &AllHeld| first(held).is_some_and(|permit| !permit.fence.is_over());
+        match permits.wait_for(valid).await.ok().as_ref().and_then(first) {
             Some(permit) => permit,
-            // The elector has ended: this replica leads no more.
+            // The election has ended: this replica leads no more.
             None => std::future::pending().await,
         }
     }
@@ -239,16 +245,17 @@ mod tests {
     async fn m4_a_write_that_was_cut_off_and_work_that_blocks_delay_the_end() {
         let check = async |cut: bool, blocks: bool, ended: Ended, after: Duration| {
             let begin = Instant::now();
-            let (term, permit) = Term::begin(1, begin + Duration::from_secs(10), LEASE);
+            let (mut term, permit) = Term::begin(1, begin + Duration::from_secs(10), LEASE);
             let writing = permit.fence().writing();
             match cut {
                 true => drop(writing),
                 false => writing.ended(),
             }
             let blocked = blocks.then(|| permit.clone());
-            drop(permit);
+            let end = term.ended();
+            drop((permit, term));
             assert_eq!(
-                (term.end().await, begin.elapsed()),
+                (end.await, begin.elapsed()),
                 (ended, after),
                 "cut {cut}, blocks {blocks}"
             );

@@ -2,7 +2,7 @@
 //! that are slow, lost before or after they took effect, watches that are late, processes that stop for a while, end or
 //! crash, and work that takes its time to end. In every case at most one replica works on a shard (SH1, SH2), the terms
 //! of each grow (SH5), and once nothing fails any more every shard is worked on by the replica that it is assigned to
-//! (SH4).
+//! (SH4). The same for the one shard of a leader election, which every replica wants.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -99,6 +99,8 @@ struct Replica {
 type Leases = BTreeMap<String, Record>;
 
 struct World {
+    /// Leader election.
+    single: bool,
     now: Instant,
     leases: Leases,
     history: Vec<Leases>,
@@ -108,13 +110,10 @@ struct World {
     terms: [Option<(String, u64)>; SHARDS],
 }
 
-fn ids() -> impl Iterator<Item = LeaseId> {
-    std::iter::once(LeaseId::Member).chain((0..SHARDS).map(LeaseId::Shard))
-}
-
 impl World {
-    fn new() -> World {
+    fn new(single: bool) -> World {
         let mut world = World {
+            single,
             now: Instant::ZERO,
             leases: Leases::new(),
             history: Vec::new(),
@@ -133,8 +132,12 @@ impl World {
     fn newborn(&mut self) -> Replica {
         self.born += 1;
         let name = format!("member-{}", self.born);
+        let sharding = match self.single {
+            true => Sharding::single(&name, SETTINGS),
+            false => Sharding::new(&name, &name, SHARDS, SETTINGS),
+        };
         Replica {
-            sharding: Sharding::new(&name, &name, SHARDS, SETTINGS),
+            sharding,
             name,
             pending: BTreeMap::new(),
             working: [None; SHARDS],
@@ -173,7 +176,7 @@ impl World {
 
     fn answer(&mut self, at: usize) {
         let now = self.now;
-        for id in ids() {
+        for id in self.replicas[at].sharding.leases() {
             let replica = &mut self.replicas[at];
             if replica.pending.get(&id).is_none_or(|pending| pending.due > now) {
                 continue;
@@ -193,7 +196,7 @@ impl World {
 
     fn request(&mut self, at: usize, fate: Fate) {
         let now = self.now;
-        for id in ids() {
+        for id in self.replicas[at].sharding.leases() {
             if self.replicas[at].pending.contains_key(&id) {
                 continue;
             }
@@ -254,7 +257,7 @@ impl World {
                 None => sharding.member_seen(name, Some(record.clone()), now),
             }
         }
-        sharding.members_listed();
+        sharding.followed();
     }
 
     /// Work begins and ends as the machine says.
@@ -367,6 +370,9 @@ impl World {
 
     /// Whether each shard is worked on by the replica that it is assigned to.
     fn settled(&mut self) -> bool {
+        if self.single {
+            return self.workers(0).len() == 1;
+        }
         let names: Vec<String> = self.replicas.iter().map(|replica| replica.name.clone()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let owners = assign(SHARDS, &names);
@@ -381,8 +387,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn sh1_at_most_one_replica_works_on_a_shard(steps in prop::collection::vec([fate(), fate(), fate()], 1..200)) {
-        let mut world = World::new();
+    fn sh1_at_most_one_replica_works_on_a_shard(
+        single in any::<bool>(),
+        steps in prop::collection::vec([fate(), fate(), fate()], 1..200),
+    ) {
+        let mut world = World::new(single);
         for fates in &steps {
             world.step(fates);
         }
@@ -403,7 +412,7 @@ proptest! {
 #[test]
 fn shards_of_a_replica_that_is_gone_are_taken() {
     for (fate, seconds) in [(Fate::Leaves, 2), (Fate::Crashes, 18)] {
-        let mut world = World::new();
+        let mut world = World::new(false);
         while !world.settled() {
             assert!(world.now < Instant::ZERO + Duration::from_secs(5), "nobody begins");
             world.step(&[Fate::Well; REPLICAS]);
@@ -428,7 +437,7 @@ fn shards_of_a_replica_that_is_gone_are_taken() {
 /// others.
 #[test]
 fn sh3_who_is_no_member_wants_nothing() {
-    let mut world = World::new();
+    let mut world = World::new(false);
     world.step(&[Fate::Blind, Fate::Blind, Fate::Blind]);
     world.step(&[Fate::Blind, Fate::Blind, Fate::Blind]);
     assert!(

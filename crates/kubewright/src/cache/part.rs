@@ -18,7 +18,7 @@ use kubewright_engine::{Event, HandlerId, Meta, ObjectKey, ResourceVersion, Unre
 use super::coverage::Coverage;
 use super::handlers::Subscriber;
 use super::store::KubeMeta;
-use crate::form::{Cached, check, packed, unpacked};
+use crate::form::{Cached, arrived, check, packed, unpacked};
 
 /// One view of a store: a type and a scope.
 pub(crate) struct Part {
@@ -172,17 +172,17 @@ impl Part {
                 object,
                 final_state_unknown,
             } => {
-                let (object, final_state_unknown) = match before {
-                    Some(broken) => (broken.last?, true),
-                    None if check(&*object, self.kind).is_ok() => (object, final_state_unknown),
-                    None => (last?.clone(), true),
+                let read = before.map_or_else(|| read(&object).map_err(|_| last.cloned()), |broken| Err(broken.last));
+                let (object, final_state_unknown, held) = match read {
+                    Ok(held) => (object, final_state_unknown, held),
+                    Err(last) => (last?, true, None),
                 };
                 let event = Event::Deleted {
                     key,
                     object,
                     final_state_unknown,
                 };
-                seen(event, Vec::new())
+                seen(event, Vec::from_iter(held))
             }
             Event::Added { object, initial } => match read(&object) {
                 Ok(held) => seen(Event::Added { object, initial }, Vec::from_iter(held)),
@@ -214,7 +214,7 @@ impl Part {
         match packed(&**object).and_then(|packed| packed.was_read(self.kind)) {
             Some(Err(reason)) => Err(reason),
             Some(Ok(())) if handlers < 2 => Ok(None),
-            _ => unpacked(object.clone(), self.kind).map(Some),
+            _ => arrived(object.clone(), self.kind).map(Some),
         }
     }
 

@@ -7,11 +7,11 @@
 //! allows, gets the kind of the list when it is dynamic; an object that is not JSON, or has no name, is a failed
 //! answer; a panic in the type's `Deserialize` is an error of that object (RF11).
 
-use std::io::BufRead as _;
+mod frames;
+
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
 use http_body_util::BodyExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::client::Body;
@@ -24,6 +24,7 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
 
+pub(super) use self::frames::Frames;
 use super::core::EngineStore;
 use super::coverage::{Content, Coverage};
 use super::scope::Scope;
@@ -189,13 +190,7 @@ impl Wire {
             let message = format!("the watch was not answered within {WATCH_OPENING:?}");
             return Err(Failure::new(FailureKind::Connection, message));
         };
-        Ok(Frames {
-            body: answered?,
-            buffer: BytesMut::new(),
-            scanned: 0,
-            target: self.target.clone(),
-            scratch: Vec::new(),
-        })
+        Ok(Frames::new(answered?, self.target.clone(), send_initial_events))
     }
 
     async fn send(&self, request: Built) -> Result<Body, Failure> {
@@ -285,61 +280,6 @@ fn status_failure(code: u16, status: &Status) -> Failure {
     failure
 }
 
-/// The body of a watch, cut into lines.
-pub(super) struct Frames {
-    body: Body,
-    buffer: BytesMut,
-    /// Up to here the buffer is known to hold no line end.
-    scanned: usize,
-    target: Arc<Target>,
-    scratch: Vec<u8>,
-}
-
-impl Frames {
-    /// The next event, or how the stream ended.
-    pub(super) async fn next(&mut self) -> Input<dyn Cached> {
-        loop {
-            if let Some(end) = line_end(&self.buffer[self.scanned..]) {
-                let line = self.buffer.split_to(self.scanned + end);
-                self.buffer.advance(1);
-                self.scanned = 0;
-                if line.iter().all(u8::is_ascii_whitespace) {
-                    continue;
-                }
-                return Reader::new(Into::Cache(&self.target), &mut self.scratch).event(&line);
-            }
-            self.scanned = self.buffer.len();
-            if self.scanned > MAX_FRAME {
-                return Input::Failed(Failure::new(
-                    FailureKind::Decode,
-                    format!("a watch frame is longer than {MAX_FRAME} bytes"),
-                ));
-            }
-            match self.body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
-                }
-                Some(Err(error)) => return Input::Failed(broken(&error)),
-                None => {
-                    return Input::Ended {
-                        clean: self.buffer.iter().all(u8::is_ascii_whitespace),
-                    };
-                }
-            }
-        }
-    }
-}
-
-/// Where the first line ends. By the library's search, which looks at many bytes at once.
-fn line_end(bytes: &[u8]) -> Option<usize> {
-    let mut rest = bytes;
-    let length = rest.skip_until(b'\n').ok()?; // a slice is always read
-    let end = length.checked_sub(1)?;
-    (bytes[end] == b'\n').then_some(end)
-}
-
 /// What becomes of the objects.
 #[derive(Clone, Copy)]
 enum Into<'a> {
@@ -354,11 +294,13 @@ struct Reader<'a> {
     into: Into<'a>,
     /// Where the text is put together.
     scratch: &'a mut Vec<u8>,
+    /// The objects are those of a list, of which handlers are told when it is whole.
+    of_list: bool,
 }
 
 impl<'a> Reader<'a> {
-    fn new(into: Into<'a>, scratch: &'a mut Vec<u8>) -> Reader<'a> {
-        Reader { into, scratch }
+    fn new(into: Into<'a>, scratch: &'a mut Vec<u8>, of_list: bool) -> Reader<'a> {
+        Reader { into, scratch, of_list }
     }
 
     /// Decodes an event; its members may come in any order.
@@ -457,8 +399,10 @@ impl<'a> Reader<'a> {
             }
         };
         // Now, object by object, and not all of a list at its end. What cannot be decoded is found again then.
-        for kind in target.store.checked(&target.coverage) {
-            drop(object.unpack(kind));
+        if self.of_list {
+            for kind in target.store.checked(&target.coverage) {
+                drop(object.arrive(kind));
+            }
         }
         Ok(object)
     }
@@ -543,7 +487,7 @@ impl<'a> Page<'a> {
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut reader = Reader::new(self.into, &mut self.scratch);
+        let mut reader = Reader::new(self.into, &mut self.scratch, true);
         let take = |item: &[u8]| {
             match reader.object(item)? {
                 Ok(object) => self.items.push(object),

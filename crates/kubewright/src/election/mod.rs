@@ -1,7 +1,7 @@
-//! Leader election: of several replicas of an operator, one acts.
+//! Leader election: of several replicas of an operator, one acts. And elections of several Leases, for `sharding/`.
 //!
-//! The engine's `election` decides; `elector.rs` obeys, `request.rs` does the requests, `watch.rs` follows the Leases,
-//! `lease.rs` reads and writes them. The guarded work holds what `src/term.rs` has. Invariants, beside the engine's LE1–LE7:
+//! The engine's `sharding` decides, by an `election` for each Lease; `elections.rs` obeys, `request.rs` does the
+//! requests, `watch.rs` follows the Leases, `lease.rs` reads and writes them, `leader.rs` names the one of a leader. The guarded work holds what `src/term.rs` has. Invariants, beside the engine's LE1–LE7:
 //! M1 guarded work runs only within a term; M4 and LE3 a Lease is given back only when everything that worked
 //! in the term has ended, and taken again only then, or when others could have taken it as well; LE9 a term is told of
 //! before its work begins, its end before the next one; LE8 fields of the Lease that are not the election's stay as they
@@ -9,14 +9,15 @@
 //!
 //! Not here: which parts are guarded, see `manager/guarded.rs`.
 
-mod elector;
+pub(crate) mod elections;
+mod leader;
 pub(crate) mod lease;
 pub(crate) mod request;
 pub(crate) mod watch;
 
 use std::time::Duration;
 
-pub(crate) use self::elector::{Elector, sleep_to};
+pub(crate) use self::leader::stand;
 use crate::clock::Entropy;
 use crate::error::{Error, Result};
 use kubewright_engine::election::Settings;

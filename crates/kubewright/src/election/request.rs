@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Preconditions};
 use kube::core::DynamicObject;
 use kubewright_engine::Instant;
 use kubewright_engine::election::{Election, Purpose, Settings, Write};
@@ -38,6 +38,23 @@ pub(crate) enum LeaseUpdate {
     Read,
     Wrote,
     Failed(String),
+}
+
+/// Warnings, of which the same one is not logged every two seconds.
+#[derive(Default)]
+pub(crate) struct Warnings(Option<String>);
+
+impl Warnings {
+    pub(crate) fn say(&mut self, lease: &str, why: String) {
+        if self.0.as_ref() != Some(&why) {
+            tracing::warn!(lease, "election: {why}");
+            self.0 = Some(why);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
 }
 
 impl Requests {
@@ -92,9 +109,17 @@ impl Requests {
         })
     }
 
-    /// Deletes a Lease in a certain state, whose replica is gone.
-    pub(crate) fn delete(&self, name: &str, params: DeleteParams) -> BoxFuture<'static, ()> {
+    /// Deletes a Lease, if it is still as in this version, whose replica is gone.
+    pub(crate) fn delete(&self, name: &str, version: &str) -> BoxFuture<'static, ()> {
         let (client, namespace, name) = (self.client.clone(), self.namespace.clone(), name.to_owned());
+        let preconditions = Preconditions {
+            resource_version: Some(version.to_owned()),
+            uid: None,
+        };
+        let params = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
         Box::pin(async move {
             let deleted = client
                 .delete_dynamic(&lease::resource(), &namespace, &name, params)

@@ -3,20 +3,25 @@
 //! A decoded Pod takes eight times its text, and of 50,000 Pods an operator looks at few; a controller that maps Pods
 //! to their owners reads nothing but metadata. So a store holds [`Packed`] objects: the text, and where the id of
 //! the object stands in it. All views of a kind share these texts; each type that reads them has a [`DecodedCache`]
-//! (`packed/decoded.rs`). An object that a read decodes stays there until that is full: a kind whose texts fit is
-//! decoded once, of a larger one the objects that were read last are. A decoded object lives as long as it is held, and
-//! all readers of its type share it. A cache grows when objects that it gave up are read again and again: one whose
-//! objects are listed by every reconcile ends with all of them decoded. It shrinks when little is read.
+//! (`packed/decoded.rs`). What is decoded stays there as long as there is room: a kind whose texts fit is decoded once.
+//! Of a larger one the objects stay that are read more than once; the others pass through a few places of their own,
+//! because most are read once for each change, and one that is dropped soon is still in the processor's cache, which
+//! saves a third of its cost. A decoded object lives as long as it is held, and all readers of its type share it. A
+//! cache grows when objects that it gave up are read again and again: one whose objects are listed by every reconcile
+//! ends with all of them decoded. It shrinks when little is read.
 //!
-//! An object is decoded when it arrives if a consumer needs its type (a handler, predicate, mapping or index that sees
-//! typed objects), so that one that cannot be decoded never replaces the last state that could (`cache/part.rs`).
-//! Otherwise that is found by the first read, which is told the error; the cache notes it, for the informer to report.
+//! An object is decoded when consumers are told of it that need its type (handlers, predicates, mappings or indexes that
+//! see typed objects), once for all of them, so that one that cannot be decoded never replaces the last state that could
+//! (`cache/part.rs`). Otherwise that is found by the first read, which is told the error; the cache notes it, for the
+//! informer to report.
 //!
 //! Invariants: a `Packed` never changes; its text is without managedFields, and says its kind; a cache counts the texts
 //! of the objects that it keeps decoded, and holds no object that the store has dropped; a text is decoded for a type by
 //! one function only, and a panic of that is an error of the object for that type (RF11).
 
 mod decoded;
+#[cfg(test)]
+mod tests;
 mod transform;
 
 use std::any::TypeId;
@@ -37,6 +42,7 @@ use super::cut::member;
 use super::views::Views;
 use super::{AsJson, Cached, ObjectId, times};
 use crate::error::end_of_panic;
+use decoded::Excess;
 pub(crate) use decoded::{Budget, DecodedCache, Decoders};
 pub(crate) use transform::{Transform, transformed};
 
@@ -125,9 +131,11 @@ impl Drop for Lease {
 enum State {
     /// In the cache.
     Decoded(Arc<dyn Cached>),
+    /// In one of the places for what passes by; whether it was read there.
+    Passing(Arc<dyn Cached>, bool),
     /// At rest, except for its holders, if there were any when it was laid down. Nothing points to it otherwise: a
-    /// `Weak` keeps the room of a whole Pod, though not what the Pod owns.
-    AtRest(Option<Weak<dyn Cached>>),
+    /// `Weak` keeps the room of a whole Pod, though not what the Pod owns. And whether it was read before.
+    AtRest(Option<Weak<dyn Cached>>, bool),
     /// Outside of the cache, until the [`Lease`] ends.
     Lent(Arc<dyn Cached>),
     /// It cannot be decoded, and why.
@@ -176,23 +184,50 @@ impl Packed {
         self.views.of(kind, || self.look(kind).map(|object| see(&*object)))
     }
 
-    /// The object as a type, in whose cache it is from now on.
+    /// The object as a type, for a reader: it is in the cache of the type from now on.
     ///
     /// # Errors
     /// Why it cannot be decoded.
     pub(crate) fn unpack(self: &Arc<Packed>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
         let cache = self.decoders.of(kind)?;
         cache.used.fetch_add(self.text.len(), Ordering::Relaxed);
+        self.keep(&cache, true)
+    }
+
+    /// The object as a type, for consumers that are told of its change.
+    ///
+    /// # Errors
+    /// Why it cannot be decoded.
+    pub(crate) fn arrive(self: &Arc<Packed>, kind: TypeId) -> Result<Arc<dyn Cached>, Arc<str>> {
+        self.keep(&*self.decoders.of(kind)?, false)
+    }
+
+    /// `reads`: it is looked for, and is kept if that is not the first time.
+    fn keep(self: &Arc<Packed>, cache: &DecodedCache, reads: bool) -> Result<Arc<dyn Cached>, Arc<str>> {
         let mut states = self.states();
-        let state = found(&states, &cache);
-        if let Some(held) = state.and_then(State::held) {
-            return held;
-        }
-        let again = matches!(state, Some(State::AtRest(_)));
-        let object = self.decode(&mut states, &cache)?;
-        set(&mut states, &cache, State::Decoded(object.clone()));
+        let state = found(&states, cache);
+        let again = reads && matches!(state, Some(State::Passing(_, true) | State::AtRest(_, true)));
+        let passes = matches!(state, Some(State::Passing(..)));
+        let object = match state.and_then(State::held) {
+            Some(held) if !(passes && reads) => return held,
+            Some(held) => held?,
+            None => self.decode(&mut states, cache)?,
+        };
+        // The lock of the cache is taken within that of the states, never around it.
+        let over = if passes && !again {
+            set(&mut states, cache, State::Passing(object.clone(), true));
+            Excess::default()
+        } else {
+            let (stays, over) = cache.put(self, again, passes);
+            let state = match stays {
+                true => State::Decoded(object.clone()),
+                false => State::Passing(object.clone(), reads),
+            };
+            set(&mut states, cache, state);
+            over
+        };
         drop(states);
-        cache.put(self, again);
+        over.rest(cache);
         Ok(object)
     }
 
@@ -207,9 +242,10 @@ impl Packed {
             return held;
         }
         let object = self.decode(&mut states, &cache)?;
+        let before = matches!(found(&states, &cache), Some(State::AtRest(_, true)));
         let state = match self.leased.load(Ordering::Relaxed) {
             true => State::Lent(object.clone()),
-            false => State::AtRest(Some(Arc::downgrade(&object))),
+            false => State::AtRest(Some(Arc::downgrade(&object)), before),
         };
         set(&mut states, &cache, state);
         Ok(object)
@@ -221,14 +257,11 @@ impl Packed {
         let leased = self.leased.load(Ordering::Relaxed);
         let mut states = self.states();
         let left = match found(&states, &cache) {
-            Some(State::AtRest(Some(object))) if object.strong_count() == 0 => None,
-            Some(State::Lent(object)) if !leased => match Arc::strong_count(object) {
-                1 => None,
-                _ => Some(Arc::downgrade(object)),
-            },
+            Some(State::AtRest(Some(object), read)) if object.strong_count() == 0 => State::AtRest(None, *read),
+            Some(State::Lent(object)) if !leased => State::left(object, false),
             _ => return,
         };
-        let before = set(&mut states, &cache, State::AtRest(left));
+        let before = set(&mut states, &cache, left);
         drop(states);
         drop(before); // its `Drop` is the user's
     }
@@ -238,11 +271,15 @@ impl Packed {
         let cache = self.decoders.of(kind).ok()?;
         Some(match found(&self.states(), &cache)? {
             State::Broken(reason) => Err(reason.clone()),
-            State::Decoded(_) | State::AtRest(_) | State::Lent(_) => Ok(()),
+            State::Decoded(_) | State::Passing(..) | State::AtRest(..) | State::Lent(_) => Ok(()),
         })
     }
 
     fn decode(&self, states: &mut Vec<(u32, State)>, cache: &DecodedCache) -> Result<Arc<dyn Cached>, Arc<str>> {
+        // Before: what lives long is not to stand behind what is dropped soon, whose room it would keep apart.
+        if states.capacity() == 0 {
+            states.reserve_exact(1);
+        }
         cache.decode(&self.text, &self.head, self.kept).map_err(|reason| {
             let reason: Arc<str> = Arc::from(reason);
             set(states, cache, State::Broken(reason.clone()));
@@ -262,15 +299,14 @@ impl Packed {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it from a cache. The `Drop` of the object is the user's.
-    fn rest(&self, cache: &DecodedCache) {
+    /// Takes it from a cache, or from a place for what passes by. The `Drop` of the object is the user's.
+    fn rest(&self, cache: &DecodedCache, passing: bool) {
         let mut states = self.states();
-        let Some(State::Decoded(object)) = found(&states, cache) else {
-            return;
-        };
-        let at_rest = match Arc::strong_count(object) {
-            1 => State::AtRest(None),
-            _ => State::AtRest(Some(Arc::downgrade(object))),
+        let at_rest = match found(&states, cache) {
+            Some(State::Decoded(object)) if !passing => State::left(object, true),
+            Some(State::Passing(object, read)) if passing => State::left(object, *read),
+            // It has found another place meanwhile.
+            _ => return,
         };
         let object = set(&mut states, cache, at_rest);
         drop(states);
@@ -317,10 +353,16 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> T {
 }
 
 impl State {
+    /// At rest, from now on.
+    fn left(object: &Arc<dyn Cached>, read: bool) -> State {
+        let is_held = Arc::strong_count(object) > 1;
+        State::AtRest(is_held.then(|| Arc::downgrade(object)), read)
+    }
+
     fn held(&self) -> Option<Result<Arc<dyn Cached>, Arc<str>>> {
         match self {
-            State::Decoded(object) | State::Lent(object) => Some(Ok(object.clone())),
-            State::AtRest(object) => object.as_ref().and_then(Weak::upgrade).map(Ok),
+            State::Decoded(object) | State::Passing(object, _) | State::Lent(object) => Some(Ok(object.clone())),
+            State::AtRest(object, _) => object.as_ref().and_then(Weak::upgrade).map(Ok),
             State::Broken(reason) => Some(Err(reason.clone())),
         }
     }
@@ -372,166 +414,5 @@ impl AsJson for Packed {
     /// As the text says it, which may be more than a type knows.
     fn json(&self) -> serde_json::Result<Value> {
         serde_json::from_str(&self.text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::form::{Form, cut, typed};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::core::{DynamicObject, PartialObjectMeta};
-
-    const KIND: TypeId = TypeId::of::<ConfigMap>();
-
-    fn cache(budget: usize) -> Arc<Decoders> {
-        decoders(Budget::fixed(budget))
-    }
-
-    /// Of ConfigMaps.
-    pub(super) fn decoders(budget: Budget) -> Arc<Decoders> {
-        let decoders = Decoders::new(budget);
-        decoders.add(&Form::of::<ConfigMap>(), None);
-        decoders
-    }
-
-    pub(super) fn config(name: &str, data: &str, decoders: &Arc<Decoders>) -> Arc<Packed> {
-        let text = format!(
-            r#"{{"metadata":{{"name":"{name}","labels":{{"a":"b"}},"ownerReferences":[{{"apiVersion":"v1","kind":"K","name":"o","uid":"u"}}]}},"data":{data}}}"#
-        );
-        let mut lean = Vec::new();
-        let head = cut::lean(text.as_bytes(), None, &mut lean).expect("an object");
-        let lean = String::from_utf8(lean).expect("text");
-        Packed::unread(&lean, head, Kept::Whole, None, decoders)
-    }
-
-    pub(super) fn is_decoded(packed: &Packed) -> bool {
-        let states = packed.states();
-        states.iter().any(|(_, state)| state.held().is_some())
-    }
-
-    #[test]
-    fn what_was_read_last_stays_decoded() {
-        let some = r#"{"a":"b"}"#;
-        let room_for_two = 2 * config("a", some, &cache(usize::MAX)).text.len();
-        let cache = cache(room_for_two);
-        let [a, b, c] = ["a", "b", "c"].map(|name| config(name, some, &cache));
-        let decoded = || [&a, &b, &c].map(|packed| is_decoded(packed));
-        assert_eq!(decoded(), [false; 3]);
-        for packed in [&a, &b, &c] {
-            packed.unpack(KIND).expect("a ConfigMap");
-        }
-        assert_eq!(decoded(), [false, true, true]);
-        assert!(
-            matches!(a.states()[..], [(_, State::AtRest(None))]),
-            "nothing keeps its room"
-        );
-        drop(a.unpack(KIND));
-        assert_eq!(decoded(), [true, false, true], "reading fills the cache");
-        drop(b.look(KIND));
-        assert_eq!(decoded(), [true, false, true], "looking does not");
-    }
-
-    /// An object that changes all the time has one place, not those of all others.
-    #[test]
-    fn versions_that_are_gone_take_no_room() {
-        let some = r#"{"a":"b"}"#;
-        let length = config("a", some, &cache(usize::MAX)).text.len();
-        let cache = cache(20 * length);
-        let others: Vec<_> = (0..9).map(|number| config(&number.to_string(), some, &cache)).collect();
-        for packed in &others {
-            packed.unpack(KIND).expect("a ConfigMap");
-        }
-        for _ in 0..200 {
-            config("h", some, &cache).unpack(KIND).expect("a ConfigMap");
-        }
-        assert!(others.iter().all(|packed| is_decoded(packed)));
-    }
-
-    #[test]
-    fn an_object_that_is_held_is_the_same_for_everybody() {
-        let object = config("a", r#"{"a":"b"}"#, &cache(0));
-        let read = || typed::<ConfigMap>(object.unpack(KIND).expect("a ConfigMap"));
-        let held = read();
-        assert_eq!(held.data.as_ref().map(|data| data["a"].as_str()), Some("b"));
-        assert!(Arc::ptr_eq(&held, &read()));
-        drop(held);
-        assert!(!is_decoded(&object));
-        assert_eq!(object.json().expect("an object")["data"]["a"], "b");
-    }
-
-    /// Each type reads the text in its way, keeps what it has read by itself, and fails by itself.
-    #[test]
-    fn several_types_read_one_text() {
-        type Meta = PartialObjectMeta<ConfigMap>;
-        let decoders = cache(1 << 20);
-        let resource = Form::of::<ConfigMap>().resource;
-        decoders.add(&Form::for_resource::<Meta>(&resource), None);
-        decoders.add(&Form::for_resource::<DynamicObject>(&resource), None);
-        let broken = config("a", "7", &decoders);
-        assert!(broken.was_read(KIND).is_none());
-        broken.look(KIND).expect_err("a number is no map");
-        assert!(broken.was_read(KIND).is_some_and(|read| read.is_err()));
-        let meta: Arc<Meta> = typed(broken.unpack(TypeId::of::<Meta>()).expect("its metadata are fine"));
-        let types = meta.types.as_ref().expect("what the server calls such an answer");
-        assert_eq!(
-            (meta.metadata.name.as_deref(), types.kind.as_str()),
-            (Some("a"), "PartialObjectMetadata")
-        );
-        let dynamic: Arc<DynamicObject> = typed(broken.unpack(TypeId::of::<DynamicObject>()).expect("it is JSON"));
-        assert_eq!(dynamic.data["data"], 7);
-        assert!(Arc::ptr_eq(
-            &meta,
-            &typed(broken.unpack(TypeId::of::<Meta>()).expect("it is kept"))
-        ));
-        broken
-            .look(TypeId::of::<u8>())
-            .expect_err("nobody has said how to read that");
-    }
-
-    #[test]
-    fn a_shelf_keeps_nothing_that_the_cache_has_dropped() {
-        let cache = cache(1 << 20);
-        let object = config("a", "{}", &cache);
-        let held = Arc::downgrade(&object.unpack(KIND).expect("a ConfigMap"));
-        drop(object);
-        assert!(held.upgrade().is_none());
-    }
-
-    #[test]
-    fn the_metadata_are_read_without_the_rest() {
-        let object = config("a", "7", &cache(0));
-        assert_eq!(object.object_id().name, Some("a"));
-        assert_eq!(object.metadata().name.as_deref(), Some("a"));
-        assert_eq!(object.labels()["a"], "b");
-        let owner = |object: &Packed| {
-            let mut name = String::new();
-            object.with_owners(&mut |owners| name = owners[0].name.clone());
-            name
-        };
-        assert_eq!(owner(&object), "o");
-        assert!(
-            object.decoders.of(KIND).expect("it was added").take_broken().is_empty(),
-            "nobody has read it"
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_decoded_is_noted_once_and_says_why_again() {
-        let cache = cache(1 << 20);
-        let object = config("a", "7", &cache);
-        for _ in 0..2 {
-            let why = object.unpack(KIND).expect_err("a number is no map");
-            assert_eq!(&*why, "invalid type: integer `7`, expected a map");
-        }
-        let noted: Vec<String> = cache
-            .of(KIND)
-            .expect("it was added")
-            .take_broken()
-            .iter()
-            .map(|noted| noted.key.to_string())
-            .collect();
-        assert_eq!(noted, ["a"]);
-        assert_eq!(object.json().expect("JSON")["data"], 7);
     }
 }

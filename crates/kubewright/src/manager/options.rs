@@ -148,10 +148,10 @@ macro_rules! options {
             /// How much each informer keeps decoded, in bytes of its objects' JSON; decoded it is about eight times as much.
             ///
             /// A cache holds objects as JSON text, a Pod in a seventh of its decoded size, and decodes objects that are read:
-            /// some twenty microseconds for a Pod. The objects decoded last stay decoded until they take this much. Unless it
-            /// is set it begins with 2 MiB and grows up to 64 where the same objects are read again and again. `usize::MAX`
-            /// keeps every object decoded that was read, as other runtimes do. With 0 an object stays decoded only while it is
-            /// held.
+            /// some twenty microseconds for a Pod. Objects stay decoded until they take this much; then those that are read
+            /// again take the places of others. Unless it is set it begins with 2 MiB and grows up to 64 where the same
+            /// objects are read again and again. `usize::MAX` keeps every object decoded that was read, as other runtimes
+            /// do. With 0 an object stays decoded only while it is held.
             pub fn keep_decoded(mut self, bytes: usize) -> Self {
                 self.options.kept.decoded = Budget::fixed(bytes);
                 self

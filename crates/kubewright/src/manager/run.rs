@@ -16,7 +16,7 @@ use super::stages::{Group, ORDER, Stage, Stages};
 use super::{Manager, ManagerBuilder};
 use crate::client::Client;
 use crate::controller::WorkerOptions;
-use crate::election::Elector;
+use crate::election;
 use crate::error::{Error, Result};
 use crate::health::{self, Checks};
 use crate::metrics_server::MetricsServer;
@@ -267,10 +267,10 @@ impl Run {
         }
         if let Some(election) = self.options.leader_election.take() {
             let recorder = self.client.cache().recorder().expect("its writer was started before");
-            let (elector, permits) = Elector::new(election, &self.client, recorder, metrics.clone());
+            let (elections, permits) = election::stand(election, &self.client, recorder, metrics.clone());
             parts.spawn(
                 "leader election",
-                elector.run(self.all_synced.subscribe(), parts.stop()),
+                elections.run(self.all_synced.subscribe(), parts.stop()),
             );
             self.permits = permits;
         }

@@ -1,8 +1,8 @@
 //! Sharding: the replicas of an operator divide its objects among themselves, for operators that need more than one
 //! process.
 //!
-//! The engine's `sharding` decides which replica works on which keys; `sharder.rs` sends its requests and watches the
-//! Leases; controllers use `shards.rs`. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
+//! The engine's `sharding` decides which replica works on which keys; `sharder.rs` names its Leases, whose elections run
+//! in `election/`; controllers use `shards.rs`. Invariants, beside the engine's SH1–SH5: SH6 all replicas agree on the number
 //! of shards, which a Lease keeps, before any of them works; SH7 a key that is added to a queue belongs to a shard that
 //! is held, and a replica that gains a shard looks at all its keys; SH8 a reconcile holds its shard's term, is dropped
 //! when that ends, and writes nothing afterwards.

@@ -4,30 +4,14 @@ use kubewright_engine::sharding::shard_of;
 use tokio::time::Instant;
 
 use crate::request::Request;
-use crate::term::Permit;
+use crate::term::{AllHeld, Held, Permit};
 use crate::watch;
 
-/// The shards as this replica holds them now.
+/// The shards as this replica holds them now. Before the replicas have agreed on their number there are none.
 #[derive(Clone, Debug)]
-pub(crate) struct Shards(watch::Receiver<Vec<Option<HeldShard>>>);
-
-/// The right to work on a shard.
-#[derive(Clone, Debug)]
-pub(super) struct HeldShard {
-    /// Grows each time that work begins, perhaps again in the same term.
-    pub(super) generation: u64,
-    pub(super) permit: Permit,
-}
-
-/// The other end: the permits of all shards. Before the replicas have agreed on their number there are none.
-pub(super) type Publisher = watch::Sender<Vec<Option<HeldShard>>>;
+pub(crate) struct Shards(pub(super) watch::Receiver<AllHeld>);
 
 impl Shards {
-    pub(super) fn pair() -> (Publisher, Shards) {
-        let (held, shards) = watch::channel(Vec::new());
-        (held, Shards(shards))
-    }
-
     /// Whether this replica works on a key.
     pub(crate) fn holds(&self, key: &Request) -> bool {
         let held = self.0.borrow();
@@ -38,7 +22,7 @@ impl Shards {
     pub(crate) fn held(&self, key: &Request) -> Option<(Generation, Permit)> {
         let all = self.0.borrow();
         let shard = place(key, all.len());
-        let HeldShard { generation, permit } = all.get(shard)?.as_ref()?;
+        let Held { generation, permit } = all.get(shard)?.as_ref()?;
         (!permit.fence().is_over()).then(|| (Generation(shard, *generation), permit.clone()))
     }
 
@@ -112,13 +96,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sh7_a_shard_is_gained_each_time_that_work_begins() {
-        let (held, shards) = Shards::pair();
+        let (held, shards) = watch::channel(Vec::new());
+        let shards = Shards(shards);
         let key = Request::new(Some("default"), "a");
         assert!(!shards.holds(&key), "nothing is held before the number is known");
         let until = Instant::now() + Duration::from_secs(10);
         let begin = |generation| {
             let (term, permit) = Term::begin(3, until, Duration::from_secs(15));
-            held.send_replace(vec![Some(HeldShard { generation, permit })]);
+            held.send_replace(vec![Some(Held { generation, permit })]);
             term
         };
         let first = begin(1);
@@ -127,7 +112,7 @@ mod tests {
         assert!(shards.holds(&key) && shards.held(&key).is_some());
         let no_more = tokio::time::timeout(Duration::from_secs(1), watching.gained(&mut known)).await;
         assert!(no_more.is_err(), "the same term is not gained again");
-        drop(first.end());
+        drop(first);
         assert!(shards.held(&key).is_none(), "a term that is over");
         held.send_replace(vec![None]);
         assert!(!shards.holds(&key));

@@ -40,7 +40,7 @@ fn target() -> Target {
 }
 
 fn decode_event(line: &[u8], target: &Target) -> Input<dyn Cached> {
-    Reader::new(Into::Cache(target), &mut Vec::new()).event(line)
+    Reader::new(Into::Cache(target), &mut Vec::new(), false).event(line)
 }
 
 fn bad(key: &str, version: &str, reason: &str) -> Unreadable {

@@ -53,6 +53,12 @@ impl Budget {
 /// At most this part of the room is taken by objects that are gone.
 const GONE_PART: usize = 16;
 
+/// So much text of objects that pass by is kept decoded, as a reconcile comes soon after its event. More would cost
+/// memory, in holes between the texts, and time: what is freed soon is still in the processor's cache…
+const PASSING: usize = 16 << 10;
+/// … and at most this part of the least room.
+const PASSING_PART: usize = 16;
+
 /// At most so many objects that turned out to be unreadable wait to be reported; further ones are found by the next
 /// read.
 const NOTED: usize = 1024;
@@ -154,11 +160,51 @@ pub(crate) struct DecodedCache {
     broken: Mutex<Vec<Unreadable>>,
 }
 
-/// In the order in which they were decoded.
+/// Objects in the order in which they were decoded, and the length of their texts.
 #[derive(Default)]
-struct Order {
+struct Line {
     objects: VecDeque<(Weak<Packed>, usize)>,
     bytes: usize,
+}
+
+impl Line {
+    fn push(&mut self, packed: &Arc<Packed>) {
+        self.objects.push_back((Arc::downgrade(packed), packed.text.len()));
+        self.bytes += packed.text.len();
+    }
+
+    /// Takes the oldest objects out, as far as there are more than there may be.
+    fn excess(&mut self, allowed: usize) -> Vec<Arc<Packed>> {
+        let mut over = Vec::new();
+        while self.bytes > allowed
+            && let Some((oldest, bytes)) = self.objects.pop_front()
+        {
+            self.bytes -= bytes;
+            over.extend(oldest.upgrade());
+        }
+        over
+    }
+}
+
+/// Objects that have lost their place.
+#[derive(Default)]
+#[must_use]
+pub(super) struct Excess {
+    decoded: Vec<Arc<Packed>>,
+    passing: Vec<Arc<Packed>>,
+}
+
+impl Excess {
+    pub(super) fn rest(self, cache: &DecodedCache) {
+        self.decoded.iter().for_each(|packed| packed.rest(cache, false));
+        self.passing.iter().for_each(|packed| packed.rest(cache, true));
+    }
+}
+
+#[derive(Default)]
+struct Order {
+    decoded: Line,
+    passing: Line,
     /// How much there may be now, beyond the least.
     grown: usize,
     /// How many of the given-up bytes were decoded again, and since when they are counted.
@@ -203,28 +249,25 @@ impl Order {
 
     /// Counts only what is there: an object that changes all the time would take the room of all others.
     fn forget_gone(&mut self, gone: &AtomicUsize, budget: Budget) {
-        if self.bytes <= self.allowed(budget) || gone.load(Ordering::Relaxed) <= self.allowed(budget) / GONE_PART {
+        if gone.load(Ordering::Relaxed) <= self.allowed(budget) / GONE_PART {
             return;
         }
         gone.store(0, Ordering::Relaxed);
-        self.objects.retain(|(object, _)| object.strong_count() > 0);
-        self.bytes = self.objects.iter().map(|(_, bytes)| bytes).sum();
-    }
-
-    /// Takes the oldest objects out, as far as there are more than there may be.
-    fn excess(&mut self, budget: Budget) -> Vec<Arc<Packed>> {
-        let mut over = Vec::new();
-        while self.bytes > self.allowed(budget)
-            && let Some((oldest, bytes)) = self.objects.pop_front()
-        {
-            self.bytes -= bytes;
-            over.extend(oldest.upgrade());
-        }
-        over
+        let Line { objects, bytes } = &mut self.decoded;
+        objects.retain(|(object, _)| object.strong_count() > 0);
+        *bytes = objects.iter().map(|(_, bytes)| bytes).sum();
     }
 
     fn allowed(&self, budget: Budget) -> usize {
         self.grown.max(budget.least)
+    }
+
+    fn excess(&mut self, budget: Budget) -> Excess {
+        let allowed = self.allowed(budget);
+        Excess {
+            decoded: self.decoded.excess(allowed),
+            passing: self.passing.excess(PASSING.min(budget.least / PASSING_PART)),
+        }
     }
 }
 
@@ -270,32 +313,36 @@ impl DecodedCache {
         std::mem::take(&mut self.broken.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `again`: the object was decoded before.
-    pub(super) fn put(&self, packed: &Arc<Packed>, again: bool) {
+    /// Finds a place for an object that is decoded. It stays if there is room, or if it is read `again`; otherwise it
+    /// passes by. `passed`: it has such a place now.
+    pub(super) fn put(&self, packed: &Arc<Packed>, again: bool, passed: bool) -> (bool, Excess) {
         if self.budget.least == usize::MAX {
-            return; // nothing is ever taken down
+            return (true, Excess::default()); // nothing is ever taken down
         }
         let mut order = self.order();
-        if again {
+        if again && !passed {
             order.decoded_again(packed.text.len(), self.budget, Instant::now());
         }
-        order.objects.push_back((Arc::downgrade(packed), packed.text.len()));
-        order.bytes += packed.text.len();
-        order.forget_gone(&self.gone, self.budget);
-        let over = order.excess(self.budget);
-        drop(order);
-        over.iter().for_each(|packed| packed.rest(self));
+        let allowed = order.allowed(self.budget);
+        let is_full = |order: &Order| order.decoded.bytes + packed.text.len() > allowed;
+        if is_full(&order) {
+            order.forget_gone(&self.gone, self.budget);
+        }
+        let stays = again || !is_full(&order);
+        let line = if stays { &mut order.decoded } else { &mut order.passing };
+        line.push(packed);
+        (stays, order.excess(self.budget))
     }
 
     fn trim(&self, now: Instant) {
         let mut order = self.order();
         order.trim(&self.used, self.budget, now);
         let over = order.excess(self.budget);
-        if !over.is_empty() {
-            order.objects.shrink_to_fit();
+        if !over.decoded.is_empty() {
+            order.decoded.objects.shrink_to_fit();
         }
         drop(order);
-        over.iter().for_each(|packed| packed.rest(self));
+        over.rest(self);
     }
 
     fn order(&self) -> MutexGuard<'_, Order> {
