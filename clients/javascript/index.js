@@ -10,6 +10,8 @@ const { createInterface } = require('node:readline');
 
 // How many of the program's last lines are kept for error messages.
 const LINES = 100;
+const MISSING =
+  'there is no such program: install the package that has it inside, or let the environment variable KUBEWRIGHT name it';
 
 exports.programPath = programPath;
 exports.startCluster = startCluster;
@@ -37,7 +39,7 @@ async function startCluster(options = {}) {
     detached: true,
   });
   const ended = new Promise((resolve) => {
-    child.once('error', (why) => resolve(why.message));
+    child.once('error', (why) => resolve(why.code === 'ENOENT' ? MISSING : why.message));
     // `close` and not `exit`: all that it said has been read then.
     child.once('close', (code, signal) => resolve(signal ?? `exit status ${code}`));
   });

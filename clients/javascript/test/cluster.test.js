@@ -61,7 +61,7 @@ test('what `await using` calls ends it', async () => {
 
 test('what does not start says why', async () => {
   const wrong = [
-    [{ program: '/nowhere/kubewright' }, /did not start: \/nowhere\/kubewright: .*ENOENT/],
+    [{ program: '/nowhere/kubewright' }, /did not start: \/nowhere\/kubewright: there is no such program: install/],
     [{ program: script('hello', 'echo hello') }, /said "hello" instead of being ready; is it kubewright\?/],
     [{ program: script('melts', 'echo melting >&2; exit 7') }, /exit status 7\n {2}melting/],
     [{ program: script('waits', 'exec tail -f /dev/null'), startTimeout: 500 }, /not ready within 500 ms/],

@@ -289,7 +289,7 @@ impl Operator {
     /// # Errors
     /// [`Error::Api`] when the server refuses one; [`Error::NotSynced`] when one is not established within 30 seconds.
     pub async fn install_crds(&self, client: kube::Client) -> Result<()> {
-        let client = Client::new(client.clone(), Cache::new(client)).with_field_manager(&self.options.name);
+        let client = Client::new(client.clone(), Cache::new(client)).of_manager(&self.options.name);
         for crd in self.crds()? {
             let name = crd.metadata.name.clone().unwrap_or_default();
             client.apply(crd).await?;

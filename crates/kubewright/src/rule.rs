@@ -144,7 +144,7 @@ impl Rule {
     /// ```
     pub fn advice(&self) -> String {
         let is_one_of = |verbs: &[&str]| self.verbs.iter().all(|verb| verbs.contains(&verb.as_str()));
-        let (reads, writes) = (["get", "list", "watch"], ["create", "delete", "patch", "update"]);
+        let (reads, writes) = (["get", "list", "watch"], ["create", "patch"]);
         let is_part = self.resources.iter().any(|resource| resource.contains('/'));
         let attribute = |rule: &Rule| format!("above the impl of the reconciler: {rule}, then kubewright manifests");
         if is_part || !self.urls.is_empty() {

@@ -97,7 +97,8 @@ impl Failures {
             log.declared.extend(controller.rbac.iter().cloned());
             let read = controller.watches.iter().chain([&controller.reconciles]);
             log.declared.extend(read.map(|kind| rule(kind, &READ)));
-            log.declared.extend(controller.owns.iter().map(|kind| rule(kind, &ALL)));
+            log.declared
+                .extend(controller.owns.iter().map(|kind| rule(kind, &APPLY)));
         }
     }
 
@@ -192,7 +193,8 @@ static LEASES: LazyLock<Rule> = LazyLock::new(|| {
     let leases = Rule::default().groups(["coordination.k8s.io"]).resources(["leases"]);
     leases.verbs(["*"])
 });
-const ALL: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// As `kubewright manifests` grants it (`manifests/rbac.rs` of codegen).
+const APPLY: [&str; 5] = ["create", "get", "list", "patch", "watch"];
 
 fn rule(kind: &Kind, verbs: &[&'static str]) -> Rule {
     let rule = Rule::default().groups([kind.group.as_str()]);

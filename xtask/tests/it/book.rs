@@ -1,5 +1,5 @@
-//! The book holds together: every page is in its summary, every link leads somewhere, every included piece exists, and
-//! no block of Rust stands on a page that nothing compiles.
+//! The book holds together: every page is in its summary, every link leads somewhere, and no block of Rust stands on a
+//! page that nothing compiles. `pieces.rs` has the code that pages copy from files.
 //!
 //! `crates/cli/tests/it/book.rs` compares the output of commands, which it types. Not here: prose.
 
@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use crate::pieces::without_copies;
 use crate::{files, root};
 
 /// Where readers of the book find the files of the repository that are not in it.
 const REPOSITORY: &str = "https://github.com/kubewright/kubewright/blob/main/";
 
 /// The path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
         match part {
@@ -30,7 +31,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// The pages of the book.
-fn pages() -> Vec<PathBuf> {
+pub(crate) fn pages() -> Vec<PathBuf> {
     let mut found = Vec::new();
     files(&root().join("docs/src"), ".md", &mut found);
     found.sort();
@@ -199,72 +200,6 @@ fn every_picture_is_on_a_page() {
     }
 }
 
-/// The file and the anchor of `{{#include FILE:ANCHOR}}` and its like.
-fn includes(text: &str) -> Vec<(String, Option<String>)> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices("{{#") {
-        let inner = text[at + 3..].split("}}").next().unwrap_or_default();
-        if let Some((_, named)) = inner.split_once(' ') {
-            let (file, anchor) = named.trim().split_once(':').unwrap_or((named.trim(), ""));
-            found.push((file.to_owned(), (!anchor.is_empty()).then(|| anchor.to_owned())));
-        }
-    }
-    found
-}
-
-/// A piece named by its lines `8:36`, of a file that is generated and bears no marks: Rust begins and ends where an
-/// item does.
-fn check_lines(page: &Path, file: &str, text: &str, range: &str) {
-    let lines: Vec<&str> = text.lines().collect();
-    let (first, last) = range.split_once(':').unwrap();
-    let first = lines
-        .get(first.parse::<usize>().unwrap() - 1)
-        .copied()
-        .unwrap_or_default();
-    let last = last.parse::<usize>().map_or(lines.len(), |last| last);
-    let last = lines.get(last - 1).copied().unwrap_or_default();
-    let fits = !file.ends_with(".rs")
-        || (["///", "#[", "impl ", "pub "]
-            .iter()
-            .any(|start| first.starts_with(start))
-            && last == "}");
-    assert!(
-        fits,
-        "{}: {file}:{range} begins with {first:?} and ends with {last:?}",
-        page.display()
-    );
-}
-
-#[test]
-fn every_included_piece_exists() {
-    let mut count = 0;
-    for page in pages() {
-        for (file, anchor) in includes(&fs::read_to_string(&page).unwrap()) {
-            count += 1;
-            let path = plain(&page.parent().unwrap().join(&file));
-            let text = fs::read_to_string(&path);
-            let text = text.unwrap_or_else(|error| panic!("{}: {file}: {error}", page.display()));
-            let Some(anchor) = anchor else { continue };
-            if anchor.starts_with(|c: char| c.is_ascii_digit()) {
-                check_lines(&page, &file, &text, &anchor);
-                continue;
-            }
-            let marks = |word: &str| {
-                text.lines()
-                    .filter(|line| line.trim().ends_with(&format!("{word}: {anchor}")))
-                    .count()
-            };
-            assert_eq!(
-                (marks("ANCHOR"), marks("ANCHOR_END")),
-                (1, 1),
-                "{}: {file} marks the piece {anchor} once, with its end",
-                page.display()
-            );
-        }
-    }
-    assert!(count > 5, "where are the pieces of code?");
-}
-
 /// Pages that a crate takes as documentation, so that their blocks are compiled as its examples.
 fn compiled_pages() -> BTreeSet<PathBuf> {
     let lib = root().join("crates/testing/src/lib.rs");
@@ -282,13 +217,15 @@ fn every_block_of_rust_is_compiled() {
     assert!(!compiled.is_empty(), "crates/testing compiles pages of the book");
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
+        // What is copied from a file is compiled there.
+        let text = without_copies(&text);
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             if !line.starts_with("```rust") {
                 continue;
             }
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            let is_included = block.iter().all(|line| line.starts_with("{{#"));
+            let is_included = block.is_empty();
             // `crates/cli/tests/it/tutorial.rs` makes a project of these pages.
             let is_built = page.parent().is_some_and(|folder| folder.ends_with("tutorial"));
             assert!(
@@ -301,7 +238,7 @@ fn every_block_of_rust_is_compiled() {
     }
 }
 
-/// Words of the pages in all, with code and tables. What is longer belongs beside the book, or is generated on request
+/// Words of the pages in all, with tables and with code that is written there. What is longer belongs beside the book, or is generated on request
 /// (`kubewright explain`, `--help`).
 const MOST_WORDS: usize = 42_000;
 
@@ -309,7 +246,11 @@ const MOST_WORDS: usize = 42_000;
 fn the_book_can_be_read() {
     let words: usize = pages()
         .iter()
-        .map(|page| fs::read_to_string(page).unwrap().split_whitespace().count())
+        .map(|page| {
+            without_copies(&fs::read_to_string(page).unwrap())
+                .split_whitespace()
+                .count()
+        })
         .sum();
     assert!(
         words <= MOST_WORDS,

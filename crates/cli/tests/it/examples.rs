@@ -20,6 +20,7 @@ const OF_THE_REPOSITORY: &[&str] = &[
     ".cargo/",
     ".devcontainer/",
     "deny.toml",
+    "rust-toolchain.toml",
 ];
 
 /// The author's own files: these differ, or are other files, and they are the content of the example.

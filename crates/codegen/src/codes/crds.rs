@@ -244,7 +244,8 @@ pub(super) const EXPLANATIONS: &[Explanation] = &[
         title: "a schema that may not be what you want",
         story: "The type has a schema, but perhaps another than intended. `Vec<u8>` is a list of numbers in JSON, \
                 where Kubernetes writes bytes in base64 (`k8s_openapi::ByteString`). A set of objects is a list in \
-                which duplicates are not refused. Values of a map that is flattened beside fields are not checked.",
+                which duplicates are not refused. Values of a map that is flattened beside fields are not checked. A \
+                `kube::core::Duration` is any string, unless the field has a pattern.",
     },
     Explanation {
         code: SCALE,

@@ -62,6 +62,13 @@ impl<'a> Sources<'a> {
             .collect()
     }
 
+    /// The path of a field's type, as it is written; none when the field cannot be found, or not for certain.
+    pub(super) fn written_type(&self, rust: &str, field: &str) -> Vec<String> {
+        let walk = self.walk(rust, field, &mut Place::default());
+        let found = walk.filter(|walk| walk.is_certain).and_then(|walk| walk.field);
+        found.and_then(|field| last_type(&field.ty)).unwrap_or_default()
+    }
+
     /// Goes to a field as far as it can be followed, leaving the place behind; the field itself when it is reached.
     fn walk(&self, rust: &str, field: &str, place: &mut Place) -> Option<Walk<'_>> {
         let mut steps = field.split('.').filter(|step| !step.is_empty());

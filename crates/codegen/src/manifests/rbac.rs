@@ -6,7 +6,7 @@
 //! | … that has a status | `get`, `patch`, `update` of `KIND/status` |
 //! | … that owns something | `update` of `KIND/finalizers`: an owner reference that blocks deletion asks for it where OwnerReferencesPermissionEnforcement is on |
 //! | … that holds a finalizer | `patch` of its objects: that is how it is added and removed |
-//! | `owns` | all of `create`, `delete`, `get`, `list`, `patch`, `update`, `watch` |
+//! | `owns` | `create`, `get`, `list`, `patch`, `watch`: what `ctx.apply` needs. The garbage collector deletes |
 //! | `watches` | `get`, `list`, `watch` |
 //! | any controller | `create`, `patch` of core `events` |
 //! | `#[rbac]` | what it says |
@@ -20,7 +20,7 @@
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace
 //! included. A cluster-scoped kind needs a ClusterRole, which such a project does not bind: that is a warning.
 //!
-//! To write its own kind (changes of spec) a controller says so with `#[rbac]`. Leases belong to the leader election
+//! To write its own kind (changes of spec), or to delete or replace a child, a controller says so with `#[rbac]`. Leases belong to the leader election
 //! role, which is not generated. Rules are put together as controller-gen does, so that a role reads the same whichever
 //! tool wrote it: one rule for each resource, then equal ones joined by verbs, resources, groups and URLs, sorted.
 
@@ -46,7 +46,8 @@ const PLACEHOLDER: &str = "system";
 const NAMESPACE: &str = "kubewright.dev/namespace";
 
 const READ: &[&str] = &["get", "list", "watch"];
-const ALL: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
+/// Server-side apply is a patch, which needs `create` as well for what is not there.
+const APPLY: &[&str] = &["create", "get", "list", "patch", "watch"];
 
 /// The verbs of requests for resources (`k8s.io/apiserver`, `RequestInfoFactory`), and those that Kubernetes' own
 /// admission and RBAC ask about.
@@ -283,7 +284,7 @@ fn derive(
         ..Rule::default()
     };
     let own = &controller.reconciles;
-    rules.extend(controller.owns.iter().map(|kind| rule(kind, "", ALL)));
+    rules.extend(controller.owns.iter().map(|kind| rule(kind, "", APPLY)));
     rules.extend(controller.watches.iter().map(|kind| rule(kind, "", READ)));
     if controller.cluster.is_some() {
         return; // what it does is done elsewhere, under other rights

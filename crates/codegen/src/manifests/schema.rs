@@ -373,6 +373,7 @@ impl Walk<'_> {
         self.values(map, kind, int_or_string, path);
         self.numbers(map, path);
         self.lost(map, path);
+        self.duration(map, path);
         if let Some(format) = map.get("format").and_then(Value::as_str)
             && !FORMATS.contains(&format)
         {
@@ -443,6 +444,29 @@ impl Walk<'_> {
                     "correct the value in #[schemars(extend(…))]",
                 );
             }
+        }
+    }
+
+    /// kube's length of time is any string to an API server, and what is none cannot be read as one.
+    fn duration(&mut self, map: &Map<String, Value>, path: &str) {
+        let is_any = map.get("type") == Some(&json!("string"))
+            && ["pattern", "format", "enum", "x-kubernetes-validations"]
+                .iter()
+                .all(|word| !map.contains_key(*word));
+        if !is_any || path.is_empty() {
+            return;
+        }
+        let written = self
+            .behind
+            .sources
+            .written_type(self.behind.rust, path.trim_end_matches("[]"));
+        let written: Vec<&str> = written.iter().map(String::as_str).collect();
+        if matches!(written[..], ["Duration"] | [.., "core", "Duration"]) {
+            let told = Diagnostic::new(codes::DOUBT, "any string is a length of time here")
+                .at(self.place(path))
+                .because("the schema of kube::core::Duration has no pattern: an API server stores \"soon\", and the operator cannot read it")
+                .fix(r#"give the field #[schemars(regex(pattern = r"^([0-9]{1,9}(h|m|s|ms))+$"))]; in a list or a map `inner(regex(…))`"#);
+            self.found.warnings.push(told);
         }
     }
 

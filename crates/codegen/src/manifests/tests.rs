@@ -303,6 +303,37 @@ fn mistakes_that_the_original_passes_on_are_told_with_their_place() {
 }
 
 #[test]
+fn a_length_of_time_that_may_be_any_string_is_told() {
+    let check = |ty: &str, schema: Value, is_told: bool| {
+        let source = SOURCE.replace("Option<Vec<Inner>>", ty);
+        let files = MemoryFiles::from([
+            ("api/Cargo.toml", "[package]\nname = \"wrong-api\"\n"),
+            ("api/src/v1/wrong_types.rs", source.as_str()),
+        ]);
+        let declaration = declared(json!({"fieldOne": schema}), |_| {});
+        let made = objects(&declaration, &files, &Options::default()).expect("nothing is wrong");
+        let said: Vec<String> = made.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), usize::from(is_told), "{ty} {schema}: {said:?}");
+        let parts = ["KWR0319", "wrong_types.rs:8:9 (spec.fieldOne", "regex(pattern"];
+        assert!(
+            said.iter().all(|said| parts.iter().all(|part| said.contains(part))),
+            "{said:?}"
+        );
+    };
+    let any = || json!({"type": "string"});
+    let list = || json!({"type": "array", "items": any()});
+    check("Duration", any(), true);
+    check("Option<kube::core::Duration>", any(), true);
+    check("Vec<kube::core::Duration>", list(), true);
+    check("String", any(), false);
+    check("Option<Vec<String>>", list(), false);
+    check("mine::Duration", any(), false);
+    check("Duration", json!({"type": "string", "pattern": "^[0-9]+s$"}), false);
+    check("Duration", json!({"type": "string", "format": "duration"}), false);
+    check("Duration", json!({"type": "integer"}), false);
+}
+
+#[test]
 fn files_are_written_once_and_what_is_gone_is_removed() {
     let mut files = files();
     let declaration = declared(json!({"fieldOne": {"type": "string"}}), |_| {});

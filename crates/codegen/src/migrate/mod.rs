@@ -47,6 +47,7 @@ mod outcome;
 mod record;
 mod shared;
 mod types;
+mod watched;
 mod words;
 
 #[cfg(test)]
@@ -418,7 +419,13 @@ impl Migration<'_> {
                         .push(format!("{file}: no Go controller of {} was found", resource.kind));
                 }
                 let text = made.0.remove(&file).unwrap_or_default();
-                made.0.insert(file, bodies::controller(&text, source));
+                let mut text = bodies::controller(&text, source);
+                if let Some(source) = source {
+                    let watched = watched::of(source, &project, &name);
+                    text = watched::declared(&file, text, &watched.calls)?;
+                    self.notes.extend(watched.notes);
+                }
+                made.0.insert(file, text);
                 self.told.extend(source.map(|source| source.path.clone()));
                 if resource.api.is_some() {
                     // Ours waits for a condition that the status may not have.

@@ -83,8 +83,9 @@ fn tests(files: &dyn Files) -> Result<Vec<String>, Diagnostic> {
 fn others(sources: &[Source], told: &BTreeSet<String>) -> Vec<String> {
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !told.contains(&source.path)) {
-        // Types were carried over; the bodies of their methods were not.
-        let is_types = !source.file.types.is_empty() && source.file.functions.is_empty();
+        // Types were carried over; the bodies of their methods were not. `init` adds them to a scheme, which Rust has not.
+        let mut functions = source.file.functions.iter();
+        let is_types = !source.file.types.is_empty() && functions.all(|function| function.name == "init");
         let name = source.path.rsplit('/').next().unwrap_or_default();
         if !is_types && !matches!(name, "doc.go" | "groupversion_info.go") {
             folders.entry(folder(&source.path)).or_default().push(name);
@@ -110,6 +111,10 @@ mod tests {
             ("vendor/a/b_test.go", test),
             ("cmd/main.go", "package main\n\nfunc main() {}\n"),
             ("internal/sea/salt.go", "package sea\n\nfunc Salt() int { return 1 }\n"),
+            (
+                "api/v1/deck_types.go",
+                "package v1\n\ntype Deck struct{}\n\nfunc init() {\n\tSchemeBuilder.Register(&Deck{})\n}\n",
+            ),
         ] {
             files.0.insert(path.to_owned(), text.to_owned());
         }
@@ -123,7 +128,7 @@ mod tests {
         ] {
             assert!(record.contains(expected), "{expected} in {record}");
         }
-        assert!(!record.contains("vendor"), "{record}");
+        assert!(!record.contains("vendor") && !record.contains("deck"), "{record}");
         // Indented lines of Go's comments are not run as Rust.
         assert!(done.files.0["api/Cargo.toml"].contains("doctest = false"));
         for note in &done.notes {

@@ -85,7 +85,7 @@ pub struct Init {
 pub const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// Files that a folder may hold before; the user had reasons to make them.
-const KEPT: [&str; 7] = [
+const KEPT: [&str; 8] = [
     "README.md",
     ".gitignore",
     ".dockerignore",
@@ -93,6 +93,7 @@ const KEPT: [&str; 7] = [
     ".devcontainer/devcontainer.json",
     ".github/dependabot.yml",
     "deny.toml",
+    "rust-toolchain.toml",
 ];
 
 /// Plans a new project.
@@ -234,6 +235,7 @@ fn root(change: &mut Change<'_>, options: &Init) -> Result<(), Diagnostic> {
         ("project/api.Cargo.toml", "api/Cargo.toml"),
         ("project/cargo.config.toml", ".cargo/config.toml"),
         ("project/deny.toml", "deny.toml"),
+        ("project/rust-toolchain.toml", "rust-toolchain.toml"),
         ("project/Makefile", "Makefile"),
         ("project/Dockerfile", "Dockerfile"),
         ("project/dockerignore", ".dockerignore"),

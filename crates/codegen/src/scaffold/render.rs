@@ -15,6 +15,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "project/api.Cargo.toml",
     "project/cargo.config.toml",
     "project/deny.toml",
+    "project/rust-toolchain.toml",
     "project/devcontainer.json",
     "project/github/dependabot.yml",
     "project/Makefile",

@@ -77,6 +77,8 @@ impl Memory {
 
 /// Runs until it is asked to stop.
 pub(crate) async fn run(client: Client, clock: Arc<dyn Clock>, given: Option<Given>, stop: Stop) -> Result<()> {
+    // Its deletes are shown under its name.
+    let client = client.with_field_manager(NAME);
     let memory = Arc::new(Memory::default());
     let listener = {
         let memory = memory.clone();

@@ -92,6 +92,8 @@ pub struct Client {
     clusters: Arc<Clusters>,
     controller: Option<Arc<str>>,
     field_manager: Arc<str>,
+    /// Whether somebody gave it the name of its field manager.
+    is_named: bool,
     dry_run: bool,
     /// Takes fields over from other managers.
     forces: bool,
@@ -160,6 +162,7 @@ impl Client {
             shared,
             controller: None,
             field_manager: Arc::from(field_manager),
+            is_named: false,
             dry_run: false,
             forces: true,
             field_validation: None,
@@ -268,9 +271,18 @@ impl Client {
         }
     }
 
-    /// The same client with another field manager (`fieldManager` of every write).
+    /// The same client with another field manager (`fieldManager` of every write). Outside controllers its writes are
+    /// observed under this name.
     #[must_use]
     pub fn with_field_manager(&self, name: &str) -> Client {
+        Client {
+            is_named: true,
+            ..self.of_manager(name)
+        }
+    }
+
+    /// The same client with the field manager of a whole manager, which does not say who in it writes.
+    pub(crate) fn of_manager(&self, name: &str) -> Client {
         self.cache().note_applies_of(name);
         Client {
             field_manager: Arc::from(name),
@@ -524,7 +536,10 @@ impl Client {
         changes: impl FnOnce() -> Vec<crate::diff::FieldChange>,
     ) {
         self.observers().notify(|| Observation::Written {
-            controller: self.controller.clone(),
+            controller: self
+                .controller
+                .clone()
+                .or_else(|| self.is_named.then(|| self.field_manager.clone())),
             verb,
             object: ObjectRef::named(target.resource, target.namespace, target.name),
             subresource: subresource.map(str::to_owned),

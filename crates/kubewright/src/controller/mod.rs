@@ -261,6 +261,9 @@ impl Controller {
 
     /// Reconciles the owner when an owned object of kind `C` changes: the one that its owner reference with
     /// `controller: true` names, by group and kind, in any version. Deletions count, also those that were not seen.
+    ///
+    /// The generated role has the rights of [`Context::apply`](crate::Context::apply): to read, create and patch the kind.
+    /// An operator that deletes or replaces a child itself says so with [`macro@crate::rbac`].
     #[must_use]
     pub fn owns<C: Object>(self) -> Controller {
         self.source(Watch::<C>::new().owned())

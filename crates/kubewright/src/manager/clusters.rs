@@ -47,7 +47,7 @@ impl Common {
             self.env.clone(),
         );
         self.caches.add(&cache);
-        Client::new(kube.clone(), cache).with_field_manager(&self.name)
+        Client::new(kube.clone(), cache).of_manager(&self.name)
     }
 }
 

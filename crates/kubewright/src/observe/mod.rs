@@ -97,7 +97,8 @@ pub enum Observation {
     },
     /// A write that the API server accepted. Dry runs and refused writes are not reported.
     Written {
-        /// The controller whose client wrote; `None` for a client outside controllers.
+        /// The controller whose client wrote, or the field manager of a client outside controllers; `None` when it was
+        /// given none.
         #[serde(with = "wire::optional_text")]
         controller: Option<Arc<str>>,
         /// The verb: `create`, `update`, `patch` or `delete`.

@@ -217,8 +217,8 @@ fn is_volume((store, _, _): &Named) -> bool {
 
 fn compared(snapshot: &Snapshot, wanted: &Wanted) -> Compared {
     let mut all = Compared::new();
-    for Object { text, named } in snapshot.all() {
-        let mut object: Value = serde_json::from_str(text).unwrap_or_default();
+    for object in snapshot.all() {
+        let (mut object, named) = without_defaults_of_once(object);
         let kind = object["kind"].as_str().unwrap_or_default();
         let is_left_out = match kind {
             "ControllerRevision" | "Endpoints" | "EndpointSlice" | "ReplicaSet" => true,
@@ -269,6 +269,38 @@ fn compared(snapshot: &Snapshot, wanted: &Wanted) -> Compared {
         all.extend(number.map(|number| ((named.clone(), number), object)));
     }
     all
+}
+
+/// The object without what the API server chose when a container was first written: `imagePullPolicy` goes by the tag
+/// that the image had then, and stays when another image comes (`SetDefaults_Container`). The hashes of a template, in
+/// labels and names, count it in.
+fn without_defaults_of_once(object: &Object) -> (Value, Named) {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                if fields.contains_key("image") {
+                    fields.remove("imagePullPolicy");
+                }
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    let mut named = object.named.clone();
+    let mut value: Value = serde_json::from_str(&object.text).unwrap_or_default();
+    for label in ["pod-template-hash", "controller-revision-hash"] {
+        let hash = value["metadata"]["labels"][label]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if !hash.is_empty() {
+            named.2 = named.2.replace(&hash, "*");
+            value = serde_json::from_str(&value.to_string().replace(&hash, "*")).unwrap_or_default();
+        }
+    }
+    strip(&mut value);
+    (value, named)
 }
 
 fn is_done(pod: &Value) -> bool {
@@ -332,4 +364,49 @@ fn unheeded(step: usize, before: (&Wanted, &Snapshot), now: (&Wanted, &Snapshot)
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod of a Deployment, as a snapshot has it.
+    fn pod(hash: &str, image: &str, policy: &str) -> Object {
+        let object = json!({
+            "kind": "Pod",
+            "metadata": {
+                "generateName": format!("web-{hash}-"),
+                "labels": {"app": "web", "pod-template-hash": hash},
+                "ownerReferences": [{"kind": "ReplicaSet", "name": format!("web-{hash}")}],
+            },
+            "spec": {"containers": [{"name": "web", "image": image, "imagePullPolicy": policy}]},
+        });
+        Object {
+            text: object.to_string().into(),
+            named: ("pods".to_owned(), "default".to_owned(), format!("web-{hash}-*")),
+        }
+    }
+
+    #[test]
+    fn the_pull_policy_of_an_earlier_image_does_not_tell_the_way() {
+        let way = without_defaults_of_once(&pod("nb2fw4ff4v", "nginx", "IfNotPresent"));
+        let fresh = without_defaults_of_once(&pod("85t7txrfr7", "nginx", "Always"));
+        assert_eq!(way, fresh);
+        let other = without_defaults_of_once(&pod("85t7txrfr7", "nginx:1.29", "Always"));
+        assert_eq!(other.1, way.1, "it is told as a difference of one pod");
+        assert_ne!(other.0, way.0);
+    }
+
+    #[test]
+    fn what_is_no_container_keeps_its_fields() {
+        let own = json!({"kind": "Shop", "metadata": {"labels": {}}, "spec": {"imagePullPolicy": "Always"}});
+        let named = ("shops".to_owned(), String::new(), "a".to_owned());
+        let object = Object {
+            text: own.to_string().into(),
+            named: named.clone(),
+        };
+        assert_eq!(without_defaults_of_once(&object), (own, named));
+    }
 }

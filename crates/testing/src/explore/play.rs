@@ -237,6 +237,7 @@ impl Player {
         let mut ends_with = steps.len();
         let mut wanted = Wanted::default();
         let mut is_patient = true;
+        let mut refused = Vec::new();
         loop {
             let mut is_restless = false;
             for part in parts {
@@ -305,19 +306,31 @@ impl Player {
                 self.seam.strike(0, down);
             }
             number = self.seam.next_step(step.what());
-            if step.made(&self.cluster).await? {
-                wanted = wanted.after(step);
+            let comes_back = |part: &Fault| matches!(part, Fault::Down { step } if step + 1 == number);
+            let comes_back = parts.iter().any(comes_back);
+            match step.made(&self.cluster).await {
+                Ok(true) if refused.is_empty() => wanted = wanted.after(step),
+                // Nobody serves the operator's webhooks: the user asks again when it is back, in the same order.
+                Ok(_) | Err(_) if down.is_some() || comes_back => refused.push(step),
+                Ok(true) => wanted = wanted.after(step),
+                Ok(false) => {}
+                Err(error) => return Err(error),
             }
             if down.is_some() {
                 run.hurried = Some(number);
                 self.pass(ALONE).await?;
                 continue;
             }
-            if parts
-                .iter()
-                .any(|part| matches!(part, Fault::Down { step } if step + 1 == number))
-            {
+            if comes_back {
                 self.start().await?;
+                if !refused.is_empty() && !self.rest().await? {
+                    run.restless.get_or_insert(number);
+                }
+                for step in refused.drain(..) {
+                    if step.made(&self.cluster).await? {
+                        wanted = wanted.after(step);
+                    }
+                }
             }
             if !self.rest().await? {
                 run.restless.get_or_insert(number);

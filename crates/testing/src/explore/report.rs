@@ -224,6 +224,11 @@ impl fmt::Display for Report {
                 left.collect::<Vec<_>>().join(", ")
             )?;
         }
+        if self.played == 0 && self.faults > 0 && self.findings.is_empty() {
+            let why =
+                "no fault was played, so this says little: the runs without a fault took all the time; give it more";
+            writeln!(f, "{why}")?;
+        }
         for (number, finding) in self.findings.iter().enumerate() {
             let by = match finding.faults.as_slice() {
                 [] => "without any fault".to_owned(),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kubewright::{Action, Context, Controller, Operator, Reconciler};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kubewright::{Action, Context, Controller, Operator, Reconciler, Webhook};
 use kubewright_testing::explore::{Explore, Step};
 use kubewright_testing::{Cluster, Controllers, Result};
 use serde_json::{Value, json};
@@ -167,6 +167,36 @@ fn nothing_is_found_where_nothing_is_wrong() -> Result<()> {
     report.assert_none();
     assert!(report.played > 50 && report.played == report.faults, "{report}");
     assert_eq!(report.missed, 0, "{report}");
+    Ok(())
+}
+
+/// Refuses no source.
+struct Polite;
+
+impl kubewright::Validator for Polite {
+    type Object = ConfigMap;
+}
+
+/// The good operator, with a webhook for its sources: the API server takes none while no process serves it.
+fn with_webhook() -> Operator {
+    let labels = std::collections::BTreeMap::from([("copy".to_owned(), "yes".to_owned())]);
+    let sources = LabelSelector {
+        match_labels: Some(labels),
+        ..LabelSelector::default()
+    };
+    let webhook = Webhook::of::<ConfigMap>()
+        .validator(Polite)
+        .validating(|registration| registration.object_selector(sources));
+    operator(Habit::Good).webhook(webhook)
+}
+
+#[test]
+fn a_user_asks_again_for_what_a_webhook_refused_that_was_not_there() -> Result<()> {
+    for fault in ["down@1", "down@2"] {
+        let report = Explore::of(with_webhook).steps(steps()).replay(fault)?.run()?;
+        report.assert_none();
+        assert_eq!((report.played, report.missed), (1, 0), "{fault}: {report}");
+    }
     Ok(())
 }
 

@@ -31,6 +31,21 @@ impl Reconciler for Copyist {
     }
 }
 
+/// Deletes the Secret of a ConfigMap, which it owns.
+struct Remover;
+
+impl Reconciler for Remover {
+    type Object = ConfigMap;
+
+    async fn reconcile(&self, object: Arc<ConfigMap>, ctx: Context) -> kubewright::Result<Action> {
+        let mut secret = Secret::default();
+        secret.metadata.name = object.metadata.name.clone();
+        secret.metadata.namespace = object.metadata.namespace.clone();
+        ctx.client().delete(&secret).await?;
+        Ok(Action::await_change())
+    }
+}
+
 /// The rights of the operator for ConfigMaps and for Secrets.
 fn role(config_maps: &str, secrets: &str) -> String {
     format!(
@@ -128,6 +143,12 @@ async fn a_missing_right_fails_the_test_and_says_what_to_write() -> Result<()> {
             "{why}"
         );
     }
+    // What owns a kind applies it: to delete is said by itself, however often the role is generated.
+    let controller = Controller::of(Remover).owns::<Secret>();
+    let (copied_by, _) = played_by(controller, &role(READ, create)).await?;
+    let why = copied_by.expect_err("it may not delete Secrets");
+    let fix = "\n    fix: above the impl of the reconciler: #[rbac(groups = \"\", resources = \"secrets\", verbs = \"delete\")]";
+    assert!(why.contains("cannot delete resource") && why.contains(fix), "{why}");
     let why = copied(&role("get", create))
         .await?
         .expect_err("it may not watch ConfigMaps");

@@ -147,11 +147,16 @@ async fn writes_are_observed_with_the_fields_they_changed() -> Result<()> {
     let sink = log.clone();
     let observer = move |what: &Observation| {
         if let Observation::Written {
-            verb, object, changes, ..
+            controller,
+            verb,
+            object,
+            changes,
+            ..
         } = what
         {
             let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
-            sink.note(format!("{verb} {object}: {}", changes.join(", ")));
+            let writer = controller.as_deref().unwrap_or("nobody");
+            sink.note(format!("{writer}: {verb} {object}: {}", changes.join(", ")));
         }
     };
     let manager = server.manager().observe(Arc::new(observer)).build()?;
@@ -163,11 +168,11 @@ async fn writes_are_observed_with_the_fields_they_changed() -> Result<()> {
     client.patch::<ConfigMap, Value>("a", "x", &patch).await?; // and this changes nothing
     client.create(&config("y", "1")).await?;
     let object = client.get::<ConfigMap>("a", "y").await?.expect("it exists");
-    client.delete(&*object).await?;
+    client.with_field_manager("janitor").delete(&*object).await?;
     let expected = [
-        "patch ConfigMap a/x: data.key \"1\" → \"2\"",
-        "create ConfigMap a/y: ",
-        "delete ConfigMap a/y: ",
+        "nobody: patch ConfigMap a/x: data.key \"1\" → \"2\"",
+        "nobody: create ConfigMap a/y: ",
+        "janitor: delete ConfigMap a/y: ",
     ];
     assert_eq!(log.all(), expected);
     Ok(())
