@@ -22,6 +22,14 @@
 //! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; an index holds
 //! requests alone, never objects. Not here: anything that only one of the two needs.
 
+// The API of the cluster is that of these types, and some fields of older ones have other types in Rust.
+kubewright::k8s_openapi::k8s_if_le_1_35! {
+    compile_error!(
+        "kubewright's cluster is built with the types of Kubernetes 1.36 or newer: in Cargo.toml, let k8s-openapi have the \
+         feature v1_36 in place of an older one (see the guide `Versions and skew`)"
+    );
+}
+
 pub mod bound;
 pub mod disruption_target;
 mod install;

@@ -128,6 +128,7 @@ fn every_link_leads_somewhere() {
         "docs/conformance.md",
         "docs/measured.md",
         "docs/security.md",
+        "docs/trials.md",
     ] {
         all.push(root().join(name));
     }

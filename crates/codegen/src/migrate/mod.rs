@@ -421,7 +421,7 @@ impl Migration<'_> {
                 let text = made.0.remove(&file).unwrap_or_default();
                 let mut text = bodies::controller(&text, source);
                 if let Some(source) = source {
-                    let watched = watched::of(source, &project, &name);
+                    let watched = watched::of(source, sources, &project, &name);
                     text = watched::declared(&file, text, &watched.calls)?;
                     self.notes.extend(watched.notes);
                 }

@@ -5,7 +5,7 @@
 //! certain is a note, never a guess.
 
 use crate::names::rust;
-use crate::project::Project;
+use crate::project::{Project, Resource};
 use crate::source::Source as Edited;
 
 use super::kubernetes;
@@ -20,8 +20,8 @@ pub(super) struct Watched {
     pub(super) notes: Vec<String>,
 }
 
-/// What a controller's file declares; `name` is the one that the Rust controller has.
-pub(super) fn of(source: &Source, project: &Project, name: &str) -> Watched {
+/// What a controller's file declares; `all` are the files of the project, and `name` is the one that the Rust controller has.
+pub(super) fn of(source: &Source, all: &[Source], project: &Project, name: &str) -> Watched {
     let mut found = Watched::default();
     let builders = source
         .file
@@ -33,7 +33,7 @@ pub(super) fn of(source: &Source, project: &Project, name: &str) -> Watched {
             .lines()
             .map(|line| format!("{}\n", without_comment(line)))
             .collect();
-        for arguments in calls(&text, ".Named(") {
+        for arguments in calls(&text, "Named(") {
             let said = arguments.trim().trim_matches('"');
             let is_text = arguments.trim().starts_with('"') && !said.contains(['"', '\\', '(']);
             match is_text {
@@ -44,16 +44,16 @@ pub(super) fn of(source: &Source, project: &Project, name: &str) -> Watched {
                     .push(note(source, &format!(".Named({arguments})"), "write `.named(…)`")),
             }
         }
-        for arguments in calls(&text, ".Owns(") {
-            match rust_type(source, project, arguments) {
+        for arguments in calls(&text, "Owns(") {
+            match rust_type(source, all, project, arguments) {
                 Some(kind) => found.calls.push(format!("owns::<{kind}>()")),
                 None => found
                     .notes
                     .push(note(source, &format!(".Owns({arguments})"), "write `.owns::<…>()`")),
             }
         }
-        for arguments in calls(&text, ".Watches(") {
-            let kind = rust_type(source, project, arguments).unwrap_or_else(|| "…".to_owned());
+        for arguments in calls(&text, "Watches(") {
+            let kind = rust_type(source, all, project, arguments).unwrap_or_else(|| "…".to_owned());
             let what = format!(".Watches({arguments})");
             let fix = format!("write `.watches::<{kind}>(…)` with a function from the object to the keys to reconcile");
             found.notes.push(note(source, &what, &fix));
@@ -92,10 +92,13 @@ fn without_comment(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// The arguments of each call of a method, up to the parenthesis that closes it.
+/// The arguments of each call of a method, up to the parenthesis that closes it. A line may end in the dot before it.
 fn calls<'t>(text: &'t str, method: &str) -> Vec<&'t str> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(method) {
+        if !text[..at].trim_end().ends_with('.') {
+            continue;
+        }
         let rest = &text[at + method.len()..];
         let mut depth = 0usize;
         let end = rest.char_indices().find_map(|(at, letter)| {
@@ -113,14 +116,19 @@ fn calls<'t>(text: &'t str, method: &str) -> Vec<&'t str> {
 }
 
 /// The Rust type of the object in `&appsv1.Deployment{}, …`.
-fn rust_type(source: &Source, project: &Project, arguments: &str) -> Option<String> {
+fn rust_type(source: &Source, all: &[Source], project: &Project, arguments: &str) -> Option<String> {
     let (named, _) = arguments.trim().strip_prefix('&')?.split_once("{}")?;
     let (package, kind) = named.trim().split_once('.')?;
     let import = source.file.imports.get(package)?;
-    let own = project.apis().find(|resource| {
-        let is_there = import.ends_with(&format!("/{}", resource.version)) && !import.starts_with("k8s.io/");
-        let is_named = resource.path.as_ref().map(|path| path == import);
-        resource.kind == kind && is_named.unwrap_or(is_there)
+    let declares = |other: &&Source| other.import == *import && other.file.types.iter().any(|ty| ty.name == kind);
+    let own = all.iter().find(declares).and_then(|_| {
+        let folder = |resource: &Resource| match project.multigroup {
+            true => format!("/{}/{}", resource.group, resource.version),
+            false => format!("/{}", resource.version),
+        };
+        project
+            .apis()
+            .find(|resource| resource.kind == kind && import.ends_with(&folder(resource)))
     });
     if let Some(resource) = own {
         let folder = project.layout(resource).api_folder();
@@ -148,8 +156,15 @@ mod tests {
             file: go::parse(&text).unwrap(),
             text,
         };
+        let types = files().0["api/v1/captain_types.go"].clone();
+        let types = Source {
+            path: "api/v1/captain_types.go".to_owned(),
+            import: "example.com/fleet/api/v1".to_owned(),
+            file: go::parse(&types).unwrap(),
+            text: types,
+        };
         let project = Project::parse(&carried(&files()).unwrap().files.0["PROJECT"]).unwrap();
-        of(&source, &project, "captain")
+        of(&source, &[types], &project, "captain")
     }
 
     #[test]
@@ -172,7 +187,6 @@ mod tests {
             ("Owns(&certv1.Certificate{})", &[], &["`.Owns(&certv1.Certificate{})`"]),
             ("Owns(&appsv1.Nothing{})", &[], &["`.Owns(&appsv1.Nothing{})`"]),
             ("Owns(owned(r))", &[], &["`.Owns(owned(r))`"]),
-            ("Owns(&appsv1.Deployment{}", &[], &[]),
             (
                 "Watches(&corev1.ConfigMap{},\n\t\t\thandler.EnqueueRequestsFromMapFunc(r.find),\n\t\t)",
                 &[],

@@ -35,6 +35,7 @@ pub struct DatabaseReconciler {
 #[rbac(groups = "db.example.com", resources = "databases", verbs = "patch")]
 #[rbac(groups = "", resources = "persistentvolumeclaims", verbs = "create;patch;delete")]
 #[rbac(groups = "apps", resources = "statefulsets", verbs = "delete")]
+#[rbac(groups = "batch", resources = "cronjobs", verbs = "delete")]
 #[rbac(groups = "storage.k8s.io", resources = "storageclasses", verbs = "get")]
 impl Reconciler for DatabaseReconciler {
     type Object = Database;
