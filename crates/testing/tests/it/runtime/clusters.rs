@@ -61,9 +61,15 @@ impl Reconciler for Answerer {
                 .await?;
             // Reads see own writes, in each cluster by itself.
             let read = ctx.client().get::<ConfigMap>(key.namespace(), key.name()).await?;
+            let version = |config: &ConfigMap| config.metadata.resource_version.clone()?.parse::<u64>().ok();
+            // Another client may have written since.
+            assert!(
+                read.as_deref().and_then(version) >= version(&written),
+                "{read:?} is older than {written:?}"
+            );
             assert_eq!(
-                read.and_then(|read| read.metadata.resource_version.clone()),
-                written.metadata.resource_version
+                read.as_deref().and_then(|read| text(read, "answer")).as_deref(),
+                Some("seen")
             );
             ctx.event(&*config, EventType::Normal, "Answered", "it was seen");
             let home = ctx.client().cluster(HOME_CLUSTER)?;
