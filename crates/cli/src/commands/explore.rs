@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FOLDER")]
     rbac: Option<PathBuf>,
 
-    /// How long it may take until no further run begins
+    /// For how long runs with faults begin, after the undisturbed ones
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     budget: Duration,
 

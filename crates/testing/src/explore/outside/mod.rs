@@ -196,7 +196,8 @@ impl Outside {
         Ok(self.steps(steps))
     }
 
-    /// How long it may take until no further run begins. Default a minute.
+    /// For how long runs with faults begin. The undisturbed runs before them take as long as the operator needs: a budget
+    /// that they could use up would play nothing. Default a minute.
     pub fn budget(mut self, budget: Duration) -> Outside {
         self.budget = Some(budget);
         self
@@ -422,7 +423,7 @@ impl Playing {
                     place = &mut place => break place,
                 }
             };
-            if self.budget.is_some_and(|budget| self.begin.elapsed() >= budget) {
+            if self.budget.is_some_and(|budget| self.since.elapsed() >= budget) {
                 left.push(fault);
                 break;
             }
@@ -477,7 +478,10 @@ impl Playing {
             chosen,
             findings: self.report.so_far(),
             took,
-            left: left.map(|left| self.budget.map_or(left, |budget| left.min(budget.saturating_sub(took)))),
+            left: left.map(|left| {
+                self.budget
+                    .map_or(left, |budget| left.min(budget.saturating_sub(so_far)))
+            }),
         });
     }
 }
