@@ -43,9 +43,9 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Apply(Value),
-    Merge(Target, Value),
-    /// A merge patch of a subresource: `approval`, `scale`, `status`.
-    MergeOf(Target, String, Value),
+    /// A merge patch, perhaps of a subresource.
+    Merge(Target, Option<String>, Value),
+    /// A deletion with this propagation policy.
     Delete(Target, &'static str),
 }
 
@@ -75,7 +75,7 @@ impl Step {
     ) -> Step {
         Step::new(
             what,
-            Change::Merge(Target::new(api_version, kind, namespace, name), patch),
+            Change::Merge(Target::new(api_version, kind, namespace, name), None, patch),
         )
     }
 
@@ -86,10 +86,9 @@ impl Step {
 
     /// The merge patch is one of a subresource: `approval`, `scale`, `status`. Other steps stay as they are.
     pub fn of_subresource(mut self, subresource: impl Into<String>) -> Step {
-        self.change = match self.change {
-            Change::Merge(target, patch) => Change::MergeOf(target, subresource.into(), patch),
-            other => other,
-        };
+        if let Change::Merge(_, of, _) = &mut self.change {
+            *of = Some(subresource.into());
+        }
         self
     }
 
@@ -123,7 +122,7 @@ impl Step {
     pub(super) fn target(&self) -> Target {
         match &self.change {
             Change::Apply(object) => Target::of(object),
-            Change::Merge(target, _) | Change::MergeOf(target, ..) | Change::Delete(target, _) => target.clone(),
+            Change::Merge(target, ..) | Change::Delete(target, _) => target.clone(),
         }
     }
 
@@ -150,9 +149,7 @@ impl Step {
                 "application/apply-patch+yaml",
                 object.clone(),
             ),
-            Change::Merge(target, patch) | Change::MergeOf(target, _, patch) => {
-                (target.clone(), "PATCH", "application/merge-patch+json", patch.clone())
-            }
+            Change::Merge(target, _, patch) => (target.clone(), "PATCH", "application/merge-patch+json", patch.clone()),
             Change::Delete(target, policy) => {
                 let options = json!({"propagationPolicy": policy});
                 (target.clone(), "DELETE", "application/json", options)
@@ -165,7 +162,7 @@ impl Step {
         let mut path = target.path(cluster).await?;
         match &self.change {
             Change::Apply(_) => path.push_str("?fieldManager=user&force=true"),
-            Change::MergeOf(_, subresource, _) => path.extend(["/", subresource]),
+            Change::Merge(_, Some(subresource), _) => path.extend(["/", subresource]),
             _ => {}
         }
         let request = Request::builder()
@@ -239,7 +236,7 @@ impl Step {
                 ] {
                     steps.push(Step {
                         is_made_up: true,
-                        ..Step::new(what, Change::Merge(target.clone(), patch))
+                        ..Step::new(what, Change::Merge(target.clone(), None, patch))
                     });
                 }
             }
@@ -255,7 +252,7 @@ impl Step {
     }
 }
 
-/// As people delete.
+/// A deletion as people make it: dependents go in the background.
 fn deletion(target: Target) -> Change {
     Change::Delete(target, "Background")
 }
@@ -363,7 +360,7 @@ impl Target {
 
     /// A step that patches a subresource of it.
     pub(super) fn patch_of(&self, subresource: &str, patch: Value) -> Step {
-        let change = Change::MergeOf(self.clone(), subresource.to_owned(), patch);
+        let change = Change::Merge(self.clone(), Some(subresource.to_owned()), patch);
         Step::new(format!("patch {subresource} of {self}"), change)
     }
 

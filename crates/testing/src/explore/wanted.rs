@@ -67,16 +67,16 @@ impl Wanted {
                 };
                 objects.push((target, object));
             }
-            (Change::Merge(_, patch), Some(place)) => {
+            (Change::Merge(_, None, patch), Some(place)) => {
                 let object = &mut objects[place].1;
                 merge(&mut object.applied, patch);
                 merge(&mut object.patched, patch);
             }
-            (Change::MergeOf(_, subresource, patch), Some(place)) => {
+            (Change::Merge(_, Some(subresource), patch), Some(place)) => {
                 let patch = (subresource.clone(), patch.clone());
                 objects[place].1.of_subresources.push(patch);
             }
-            (Change::Delete(..) | Change::Merge(..) | Change::MergeOf(..), None) => is_of_this_cluster = true,
+            (Change::Delete(..) | Change::Merge(..), None) => is_of_this_cluster = true,
         }
         Wanted {
             objects,
