@@ -308,13 +308,12 @@ impl Player {
             number = self.seam.next_step(step.what());
             let comes_back = |part: &Fault| matches!(part, Fault::Down { step } if step + 1 == number);
             let comes_back = parts.iter().any(comes_back);
+            let may_ask_again = down.is_some() || comes_back;
             match step.made(&self.cluster).await {
-                Ok(true) if refused.is_empty() => wanted = wanted.after(step),
+                Ok(true) if !may_ask_again || refused.is_empty() => wanted = wanted.after(step),
                 // Nobody serves the operator's webhooks: the user asks again when it is back, in the same order.
-                Ok(_) | Err(_) if down.is_some() || comes_back => refused.push(step),
-                Ok(true) => wanted = wanted.after(step),
-                Ok(false) => {}
-                Err(error) => return Err(error),
+                _ if may_ask_again => refused.push(step),
+                made => drop(made?),
             }
             if down.is_some() {
                 run.hurried = Some(number);
