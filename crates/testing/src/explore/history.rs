@@ -303,7 +303,8 @@ fn without_defaults_of_once(object: &Object) -> (Value, Named) {
     (value, named)
 }
 
-fn is_done(pod: &Value) -> bool {
+/// Whether a pod has done its work, or failed at it.
+pub(super) fn is_done(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 

@@ -503,7 +503,7 @@ impl Seam {
             }
             return Ok(answer);
         }
-        self.may_harm(&call);
+        self.notes_claim_in_use(&call);
         let request = Request::from_parts(parts, Body::from(sent.to_vec()));
         let before = self.cluster.cluster().api().resource_version();
         let answer = kube.send(request).await?;
@@ -515,7 +515,7 @@ impl Seam {
             call.name = shown["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
         if effective && matches!(strikes, Some(Fault::Touched(_))) {
-            self.may_have_lost(&call, &shown);
+            self.notes_lost_change(&call, &shown);
         }
         let is_answered = !matches!(strikes, Some(Fault::CrashAfter(_) | Fault::Unanswered(_)));
         note(is_answered.then_some(parts.status.as_u16()), effective, &call);

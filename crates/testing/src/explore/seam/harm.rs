@@ -5,6 +5,9 @@ use http::Request;
 use kubewright::kube::client::Body;
 use serde_json::Value;
 
+use super::super::history::is_done;
+use super::super::log::resource;
+use super::super::oracles::words;
 use super::Seam;
 use crate::intercept::Call;
 
@@ -46,8 +49,8 @@ impl Seam {
         }
     }
 
-    /// Looks at a write before it is sent.
-    pub(super) fn may_harm(&self, call: &Call) {
+    /// Notes a write, before it is sent, that deletes a claim in use.
+    pub(super) fn notes_claim_in_use(&self, call: &Call) {
         if call.verb != "delete" || call.resource != "persistentvolumeclaims" {
             return;
         }
@@ -56,9 +59,7 @@ impl Seam {
             let mut claims = volumes.map(|volume| &volume["persistentVolumeClaim"]["claimName"]);
             pod["metadata"]["namespace"] == call.namespace.as_str()
                 && pod["metadata"]["deletionTimestamp"].is_null()
-                && !["Succeeded", "Failed"]
-                    .map(Value::from)
-                    .contains(&pod["status"]["phase"])
+                && !is_done(pod)
                 && claims.any(|claim| *claim == call.name.as_str())
         };
         let pods = self.cluster.cluster().api().entries("pods");
@@ -68,27 +69,26 @@ impl Seam {
         };
         let pod = pod.object();
         let pod = &pod.value()["metadata"]["name"];
-        let what = format!(
-            "persistentvolumeclaims {}/{} is deleted while the pod {} uses it",
-            call.namespace,
-            call.name,
-            pod.as_str().unwrap_or_default()
-        );
+        let (claim, pod) = (named(call), pod.as_str().unwrap_or_default());
+        let what = format!("{claim} is deleted while the pod {pod} uses it");
         let mut state = self.state();
         let step = state.step;
         state.harm.in_use.get_or_insert((step, what));
     }
 
-    /// Looks at an object that was written right after somebody else had changed it. What is the operator's alone it may
-    /// write as it likes.
-    pub(super) fn may_have_lost(&self, call: &Call, shown: &Value) {
+    /// Notes a write, made right after somebody else had changed the object, whose result lacks that change. An object
+    /// that the operator controls it may write as it likes.
+    pub(super) fn notes_lost_change(&self, call: &Call, shown: &Value) {
         let mut owners = shown["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         let is_shared = !owners.any(|owner| owner["controller"] == true);
         let is_whole = call.verb == "update" && call.subresource.is_empty();
         if !is_whole || !is_shared || !shown["metadata"]["annotations"][TOUCHED].is_null() {
             return;
         }
-        let what = format!("{} {}/{}", call.resource, call.namespace, call.name);
-        self.state().harm.lost.get_or_insert(what);
+        self.state().harm.lost.get_or_insert(named(call));
     }
+}
+
+fn named(call: &Call) -> String {
+    words(&(resource(call), call.namespace.clone(), call.name.clone()))
 }
