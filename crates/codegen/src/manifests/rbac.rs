@@ -20,8 +20,8 @@
 //! An operator that works in one namespace is allowed all this in that namespace, `#[rbac]` without a namespace
 //! included. A cluster-scoped kind needs a ClusterRole, which such a project does not bind: that is a warning.
 //!
-//! To write its own kind (changes of spec), or to delete or replace a child, a controller says so with `#[rbac]`. Leases belong to the leader election
-//! role, which is not generated. Rules are put together as controller-gen does, so that a role reads the same whichever
+//! To write its own kind (changes of spec), or to delete or replace a child, a controller says so with `#[rbac]`. Leases
+//! belong to the leader election role, which is not generated. Rules are put together as controller-gen does, so that a role reads the same whichever
 //! tool wrote it: one rule for each resource, then equal ones joined by verbs, resources, groups and URLs, sorted.
 
 use std::collections::BTreeMap;

@@ -343,10 +343,7 @@ impl Explore {
         if self.only.is_none()
             && let Some(part) = play.part(fault, reference)?
         {
-            let suspect = match part.struck {
-                Some(_) => oracles::of_disturbed(fault, &part, reference),
-                None => None,
-            };
+            let suspect = oracles::of_disturbed(fault, &part, reference);
             let mut report = report();
             match suspect {
                 // What is known needs no other proof.

@@ -77,8 +77,9 @@ pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
     found
 }
 
-/// What is wrong with a disturbed run; the first thing is enough.
+/// What is wrong with a disturbed run; the first thing is enough. A fault that never struck shows nothing.
 pub(super) fn of_disturbed(fault: &Fault, run: &Run, reference: &Run) -> Option<Verdict> {
+    run.struck?;
     // What the undisturbed run does is told there.
     of_any(run)
         .filter(|_| of_any(reference).is_none())

@@ -88,9 +88,7 @@ impl Report {
     /// Judges a run.
     pub(super) fn played(&mut self, fault: &Fault, run: &Run, reference: &Run) {
         self.counts(fault, run);
-        if run.struck.is_some()
-            && let Some(verdict) = oracles::of_disturbed(fault, run, reference)
-        {
+        if let Some(verdict) = oracles::of_disturbed(fault, run, reference) {
             self.found(Some(fault), verdict, Some(run));
         }
     }

@@ -1,29 +1,32 @@
 //! Plays an operator of another program through one run with a fault.
 //!
 //! A run begins where the undisturbed one was at rest before the fault, with a new process, and ends as soon as all is as
-//! in the undisturbed run. What such a run finds is played from the beginning before it is told. Invariants: a run from
-//! the middle counts writes and events as the undisturbed run does; where it is none of this operator (it does not stay
-//! at rest when it starts anew) it counts for nothing.
+//! in the undisturbed run. What such a run finds is played from the beginning before it is told. Invariants: a run that
+//! does not start from nothing counts writes and events as the undisturbed run does; it is thrown away when the operator,
+//! started anew, does not stay at rest there.
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::super::children::identities;
 use super::super::fault::Fault;
-use super::super::oracles;
+use super::super::oracles::{self, Verdict};
 use super::super::place::{Place, is_idle};
 use super::super::play::{Run, replaced};
 use super::Failed;
 use super::play::{EXITS, Player, RESTART, Reference, Stage, TICK, WATCHED};
 use super::waiting::Waiting;
 
-/// A run with a fault, and whether it is worth a timeline: one that only shows what is known already is not.
+/// A run with a fault.
 pub(super) struct Disturbed {
     pub(super) run: Run,
+    /// What is wrong with it.
+    pub(super) verdict: Option<Verdict>,
+    /// Whether the report may show it: it was played from the beginning.
     pub(super) is_told: bool,
 }
 
-/// Plays a run with a fault: what follows the moment before it, and from the beginning if that is worth it.
+/// Plays a run with a fault: from the moment before it, and once more from the beginning when that shows something new.
 pub(super) async fn disturbed(
     stage: &Stage,
     fault: &Fault,
@@ -37,25 +40,28 @@ pub(super) async fn disturbed(
     if let Some(step) = before.filter(|_| has_places)
         && let Some(run) = played(stage, fault, reference, &mut permit, Some(step)).await?
     {
-        let suspect = match run.struck {
-            Some(_) => oracles::of_disturbed(fault, &run, &reference.run),
-            None => None,
-        };
-        if suspect.is_none_or(|suspect| stage.knows(&suspect)) {
-            return Ok(Disturbed { run, is_told: false });
+        let verdict = oracles::of_disturbed(fault, &run, &reference.run);
+        if verdict.as_ref().is_none_or(|verdict| stage.knows(verdict)) {
+            return Ok(Disturbed {
+                run,
+                verdict,
+                is_told: false,
+            });
         }
     }
     if permit.is_none() {
         permit = stage.active.clone().acquire_owned().await.ok();
     }
     let run = played(stage, fault, reference, &mut permit, None).await?;
+    let run = run.expect("a run from the beginning is never thrown away");
     Ok(Disturbed {
-        run: run.expect("a run from the beginning is what it is"),
+        verdict: oracles::of_disturbed(fault, &run, &reference.run),
+        run,
         is_told: true,
     })
 }
 
-/// Plays a run, from the moment after a step if one is given; `None` when such a run is none of this operator.
+/// Plays a run, from the moment after a step if one is given; `None` when such a run is thrown away.
 async fn played(
     stage: &Stage,
     fault: &Fault,
@@ -83,8 +89,8 @@ async fn played(
         begin,
     )
     .await;
-    let is_its = match (steps, begin) {
-        (Ok(is_its), _) => is_its,
+    let counts = match (steps, begin) {
+        (Ok(counts), _) => counts,
         (Err(_), Some(_)) => false,
         (Err(failed), None) => {
             // A fault is no excuse for an operator that does not stay.
@@ -95,9 +101,9 @@ async fn played(
             true
         }
     };
-    let is_its = is_its && begin.is_none_or(|step| is_idle(places, step, player.cluster.cluster().api()));
+    let counts = counts && begin.is_none_or(|step| is_idle(places, step, player.cluster.cluster().api()));
     player.finish(&mut run).await;
-    Ok(is_its.then_some(run))
+    Ok(counts.then_some(run))
 }
 
 /// Makes the steps that are left, until nothing can be found any more; `false` when the operator does not stay at rest

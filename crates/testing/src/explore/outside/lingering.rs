@@ -55,7 +55,7 @@ pub(super) async fn rests(
     let begin = Instant::now();
     let (mut revision, mut state) = (0, Snapshot::default());
     let mut changed = Instant::now();
-    // At rest it seemed to be, and since when it did nothing.
+    // Since when nothing changed, once it has seemed to be at rest.
     let mut seemed: Option<Instant> = None;
     player.seam.kinds_of_requests();
     while begin.elapsed() < player.stage.longest {
@@ -107,11 +107,11 @@ pub(super) fn is_half_done(before: &Snapshot, now: &Snapshot, wanted: &Wanted, d
     is_gone
         || wanted
             .targets()
-            .any(|target| is_unready(of(before, target).as_ref(), of(now, target).as_ref()))
+            .any(|target| is_unready(object_of(before, target).as_ref(), object_of(now, target).as_ref()))
 }
 
-/// An object of the user.
-fn of(state: &Snapshot, target: &Target) -> Option<Value> {
+/// An object of the user in a state.
+fn object_of(state: &Snapshot, target: &Target) -> Option<Value> {
     let mut all = state
         .all()
         .filter(|object| object.named.1 == target.namespace && object.named.2 == target.name);
@@ -161,9 +161,8 @@ mod tests {
     }
 
     fn boxed(status: Value) -> (&'static str, Value) {
-        let object = json!({"apiVersion": "v1", "kind": "Box", "metadata": {"name": "box", "namespace": "default"}});
-        let mut object = object;
-        object["status"] = status;
+        let metadata = json!({"name": "box", "namespace": "default"});
+        let object = json!({"apiVersion": "v1", "kind": "Box", "metadata": metadata, "status": status});
         ("boxes", object)
     }
 

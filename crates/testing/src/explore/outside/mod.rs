@@ -327,7 +327,7 @@ impl Outside {
         {
             stage.patience = stage.patience.max(PATIENCE_OF_KOPF);
         }
-        // What comes by itself comes once more, and then another time.
+        // A disturbed run may have to wait for it more than once.
         let comes_back = reference.comes_back.max(again.comes_back);
         stage.patience = stage.patience.max(comes_back * 3);
         let chance = learn(&mut reference, again);
@@ -455,11 +455,9 @@ impl Playing {
         ended: Result<(Fault, Result<Disturbed, Failed>), tokio::task::JoinError>,
     ) -> Result<(), Failed> {
         let (fault, disturbed) = ended.map_err(|why| Failed::new("a run broke off").because(why))?;
-        let Disturbed { run, is_told } = disturbed.map_err(|failed| failed.of(&fault))?;
+        let Disturbed { run, verdict, is_told } = disturbed.map_err(|failed| failed.of(&fault))?;
         self.report.counts(&fault, &run);
-        if run.struck.is_some()
-            && let Some(verdict) = oracles::of_disturbed(&fault, &run, &self.reference.run)
-        {
+        if let Some(verdict) = verdict {
             self.stage.notes(&verdict);
             self.report.found(Some(&fault), verdict, is_told.then_some(&run));
         }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::super::ClusterOf;
 use super::super::children::children;
 use super::super::fault::Fault;
-use super::super::log::{CONNECTS, Entry, Made};
+use super::super::log::{CONNECTS, Entry, Made, Named};
 use super::super::oracles::Verdict;
 use super::super::place::{Place, goes_on};
 use super::super::play::Run;
@@ -117,8 +117,8 @@ pub(super) struct Reference {
     pub(super) output: Option<Output>,
 }
 
-/// ConfigMaps and Endpoints: resource, namespace, name.
-type Locks = BTreeSet<(String, String, String)>;
+/// ConfigMaps and Endpoints.
+type Locks = BTreeSet<Named>;
 
 struct Process {
     child: Child,
