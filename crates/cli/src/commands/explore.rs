@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Play one fault again: its name in a report, or the file of a JSON report for all of its findings
+    /// Play one finding again: its name in a report, or the file of a JSON report for all of its findings
     #[arg(long, value_name = "ID|FILE")]
     replay: Option<String>,
 

@@ -55,7 +55,8 @@ fn a_finding_is_printed_accepted_and_played_again() {
         "--patience",
         "8s",
         "--replay",
-        "crash-after@1",
+        // The first step alone.
+        "crash-after@1/1",
     ];
     let (output, text) = explore(place.path(), &arguments);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -64,7 +65,7 @@ fn a_finding_is_printed_accepted_and_played_again() {
         "the operator dies",
         "and without the fault:",
         "kubewright explore --command 'exec python3 $COPIER/copier.py made-up-name'",
-        "--replay crash-after@1",
+        "--replay crash-after@1/1",
         "the operator has all permissions",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
@@ -79,7 +80,7 @@ fn a_finding_is_printed_accepted_and_played_again() {
     assert_eq!(report["findings"][0]["severity"], "high", "{report}");
     std::fs::write(place.path().join("report.json"), &lines).unwrap();
 
-    let at = arguments.iter().position(|word| *word == "crash-after@1").unwrap();
+    let at = arguments.iter().position(|word| *word == "crash-after@1/1").unwrap();
     arguments[at] = "report.json";
     let accepting = [&arguments[..], &["--accept", "a job removes them"]].concat();
     let (output, text) = explore(place.path(), &accepting);
@@ -114,6 +115,10 @@ fn what_cannot_be_explored_is_no_verdict() {
     check(
         &["--command", "./x", "--samples", samples, "--replay", "meteor@1"],
         &["meteor@1", "crash-after@3"],
+    );
+    check(
+        &["--command", "./x", "--samples", samples, "--replay", "crash-after@1/99"],
+        &["crash-after@1/99 names step 99, and the workload has"],
     );
     check(&["--budget", "soon"], &["such as 90s"]);
     check(&["--jobs", "0"], &["--jobs"]);

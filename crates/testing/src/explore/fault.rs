@@ -188,6 +188,12 @@ impl Fault {
         }
     }
 
+    /// The same fault at another write; what strikes at none stays as it is.
+    pub(super) fn at(&self, write: usize) -> Fault {
+        let named = AT_WRITE.iter().find(|(name, _)| *name == self.class());
+        named.map_or_else(|| self.clone(), |(_, fault)| fault(write))
+    }
+
     /// What happens, for the timeline.
     pub(super) fn told(&self, pace: &Pace) -> String {
         let long = time(pace.long);

@@ -25,6 +25,7 @@
 //! - `play.rs`: one run; `place.rs`: where it begins,
 //! - `log.rs`: what happened in it,
 //! - `snapshot.rs`, `invariants.rs`, `oracles.rs`: what counts as a finding; `history.rs`, `wanted.rs`: also without a fault,
+//! - `shrink.rs`: the fewest steps that show a finding,
 //! - `report.rs`, `details.rs`: how it is told; `coverage.rs`: where was looked,
 //! - `outside/`: operators of any language, as programs, in the machine's time.
 //!
@@ -46,6 +47,7 @@ mod place;
 mod play;
 mod report;
 mod seam;
+mod shrink;
 mod snapshot;
 mod steps;
 mod stream;
@@ -74,6 +76,8 @@ use history::Fresh;
 use invariants::Invariant;
 use oracles::Verdict;
 use play::{Play, Run};
+use report::Shown;
+use shrink::{Schedule, Shrink};
 
 /// Makes the operator of one process.
 type OperatorOf = Arc<dyn Fn() -> Operator + Send + Sync>;
@@ -82,6 +86,9 @@ type ClusterOf = Arc<dyn Fn() -> ClusterBuilder + Send + Sync>;
 
 /// The stack of a thread that plays. On a smaller one the server makes room for each deep value that it looks at.
 const STACK: usize = 32 << 20;
+
+/// How many workloads are played to find the fewest steps of a finding.
+const TRIES: usize = 32;
 
 /// Plays an operator through faults; see the [module](self).
 #[must_use = "nothing is played until it runs"]
@@ -93,7 +100,8 @@ pub struct Explore {
     budget: Option<Duration>,
     faults: Option<usize>,
     jobs: usize,
-    only: Option<Fault>,
+    only: Option<Schedule>,
+    shrinks: bool,
     is_first_enough: bool,
     pairs: bool,
     seed: u64,
@@ -124,6 +132,7 @@ impl Explore {
             faults: None,
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             only: None,
+            shrinks: true,
             is_first_enough: false,
             pairs: false,
             seed: 0,
@@ -224,15 +233,20 @@ impl Explore {
         self
     }
 
-    /// Plays one fault alone, by the name that a report gave it: `crash-after@3`.
+    /// Whether a finding is looked for in fewer steps, so that its report is short; as by default. It takes up to half the
+    /// [`budget`](Explore::budget) more. Not worth it in a test that expects its findings.
+    pub fn shrink(mut self, shrinks: bool) -> Explore {
+        self.shrinks = shrinks;
+        self
+    }
+
+    /// Plays one finding alone, by the name that a report gave it: `crash-after@3`, the fault in all steps;
+    /// `crash-after@3/1,4`, in these two; `undisturbed/1,4`, these two without a fault.
     ///
     /// # Errors
-    /// [`Error::Runtime`] when this is no name of a fault.
-    pub fn replay(mut self, fault: &str) -> Result<Explore> {
-        let fault: Fault = fault
-            .parse()
-            .map_err(|error| Error::Runtime(kubewright::Error::Configuration(error)))?;
-        self.only = Some(fault);
+    /// [`Error::Runtime`] when this is no such name.
+    pub fn replay(mut self, name: &str) -> Result<Explore> {
+        self.only = Some(name.parse().map_err(misconfigured)?);
         Ok(self)
     }
 
@@ -246,13 +260,11 @@ impl Explore {
             Some(budget) => (budget, None),
             None => (self.budget, self.faults),
         };
-        let play = Play {
-            operator: &self.operator,
-            cluster: &self.cluster,
-            seed: self.seed,
-            steps: &self.steps,
-            invariants: &self.invariants,
+        let steps = match &self.only {
+            Some(only) => only.of(&self.steps).map_err(misconfigured)?,
+            None => self.steps.clone(),
         };
+        let play = self.play(&steps);
         // Whether chance plays a part does not matter to a single fault.
         let times = if self.only.is_none() { 2 } else { 1 };
         let mut runs = side_by_side(self.jobs, times, |_| play.all(None, None))?.into_iter();
@@ -260,7 +272,7 @@ impl Explore {
             unreachable!("at least one run was played");
         };
         let all = match &self.only {
-            Some(only) => vec![only.clone()],
+            Some(only) => only.fault.iter().cloned().collect(),
             // What comes of a fault cannot be told where nothing comes to rest without one.
             None if oracles::is_restless(&reference) => Vec::new(),
             None => {
@@ -282,16 +294,16 @@ impl Explore {
                 all
             }
         };
-        let mut report = Report::new(&reference, all.len(), &self.steps);
-        for verdict in oracles::of_reference(&reference, again.as_ref()) {
+        let mut report = Report::new(&reference, all.len(), &steps);
+        for verdict in oracles::of_reference(&reference) {
             report.found(None, verdict, Some(&reference));
         }
-        if self.only.as_ref().is_none_or(may_start_anew) && !oracles::is_restless(&reference) {
-            let (found, fresh) = self.of_history(&play, &reference)?;
-            reference.fresh = fresh.into();
-            for verdict in found.into_iter().filter(|_| self.only.is_none()) {
-                report.found(None, verdict, Some(&reference));
-            }
+        if let Some(verdict) = again.and_then(|again| oracles::of_chance(&reference, &again)) {
+            report.found(None, verdict, None);
+        }
+        let fault = self.only.as_ref().and_then(|only| only.fault.as_ref());
+        for verdict in self.of_history(&play, &mut reference, fault)? {
+            report.found(None, verdict, Some(&reference));
         }
         let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
         let is_enough = |report: &Mutex<Report>| {
@@ -317,23 +329,97 @@ impl Explore {
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some((fault, error)) = failed {
-            let what = format!("{fault} cannot be played: {error}");
-            return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+            return Err(misconfigured(format!("{fault} cannot be played: {error}")));
+        }
+        if self.only.is_none() && self.shrinks {
+            let end = budget.map(|budget| Instant::now() + budget / 2);
+            self.shrunk(&mut report, &reference, end)?;
         }
         report.end(begin.elapsed(), all.iter().skip(next.into_inner()));
         Ok(report)
     }
 
-    /// What the steps alone show: states that depend on the way, and wishes that are not heeded. And how a new cluster
-    /// ends in which all is wanted at once that is wanted after a step.
-    fn of_history(&self, play: &Play<'_>, reference: &Run) -> Result<(Vec<Verdict>, Vec<Option<Snapshot>>)> {
+    fn play<'a>(&'a self, steps: &'a [Step]) -> Play<'a> {
+        Play {
+            operator: &self.operator,
+            cluster: &self.cluster,
+            seed: self.seed,
+            steps,
+            invariants: &self.invariants,
+        }
+    }
+
+    /// Looks for each finding in fewer steps, until this moment.
+    fn shrunk(&self, report: &mut Report, reference: &Run, end: Option<Instant>) -> Result<()> {
+        let all = report.to_shrink();
+        let shown = side_by_side(self.jobs, all.len(), |at| {
+            let (what, fault) = &all[at];
+            let mut shrink = Shrink::new(self.steps.len(), TRIES);
+            let mut best = None;
+            while let Some(kept) = shrink.next().filter(|_| end.is_none_or(|end| Instant::now() < end)) {
+                let shown = self.shown(what, fault.as_ref(), reference, kept);
+                shrink.answer(shown.is_some());
+                best = shown.or(best);
+            }
+            Ok(best)
+        })?;
+        for ((what, _), shown) in all.iter().zip(shown) {
+            if let Some(shown) = shown {
+                report.shrunk(what, shown);
+            }
+        }
+        Ok(())
+    }
+
+    /// The finding in a workload of which only these steps are made. A workload that cannot be played does not show it:
+    /// a step may need one that is left out.
+    fn shown(&self, what: &str, fault: Option<&Fault>, reference: &Run, kept: Vec<usize>) -> Option<Shown> {
+        let steps = shrink::with(&kept, &self.steps);
+        let play = self.play(&steps);
+        let mut undisturbed = play.all(None, None).ok()?;
+        let fault = match fault {
+            Some(_) if oracles::is_restless(&undisturbed) => return None,
+            Some(fault) => Some(shrink::carried(fault, reference, &undisturbed, &kept)?),
+            None => None,
+        };
+        let mut found = self.of_history(&play, &mut undisturbed, fault.as_ref()).ok()?;
+        let (run, undisturbed) = match &fault {
+            Some(fault) => {
+                let run = play.all(Some(fault), Some(&undisturbed)).ok()?;
+                found = oracles::of_disturbed(fault, &run, &undisturbed).into_iter().collect();
+                (run, Some(undisturbed.log))
+            }
+            None => {
+                found.extend(oracles::of_reference(&undisturbed));
+                (undisturbed, None)
+            }
+        };
+        let found = found.into_iter().find(|found| found.what == what)?;
+        let steps = Some(kept);
+        Some(Shown {
+            schedule: Schedule { fault, steps },
+            run,
+            undisturbed,
+            details: found.details,
+        })
+    }
+
+    /// What the steps alone show: states that depend on the way, and wishes that are not heeded. The undisturbed run
+    /// learns how a new cluster ends in which all is wanted at once that is wanted after a step, if a fault that is played
+    /// alone may end so, too.
+    fn of_history(&self, play: &Play<'_>, reference: &mut Run, only: Option<&Fault>) -> Result<Vec<Verdict>> {
+        if oracles::is_restless(reference) || only.is_some_and(|only| !may_start_anew(only)) {
+            return Ok(Vec::new());
+        }
         let mut fresh = Fresh::of(reference);
         let open = fresh.open();
         let played = side_by_side(self.jobs, open.len(), |at| play.fresh(reference, open[at]))?;
         for (step, end) in open.into_iter().zip(played) {
             fresh.ends(step, end);
         }
-        Ok((fresh.verdicts(), fresh.all()))
+        let (found, ends) = (fresh.verdicts(), fresh.all());
+        reference.fresh = ends.into();
+        Ok(if only.is_none() { found } else { Vec::new() })
     }
 
     /// Plays a fault and reports what is found.
@@ -363,6 +449,10 @@ impl Explore {
         report().played(fault, &run, reference);
         Ok(())
     }
+}
+
+fn misconfigured(why: String) -> Error {
+    Error::Runtime(kubewright::Error::Configuration(why))
 }
 
 /// Whether the end may be that of a new cluster as well: the user does not wait, or something is made anew.
@@ -398,8 +488,7 @@ fn side_by_side<T: Send>(jobs: usize, times: usize, work: impl Fn(usize) -> Resu
         Ok(())
     });
     if let Err(error) = started {
-        let what = format!("no thread can be started: {error}");
-        return Err(Error::Runtime(kubewright::Error::Configuration(what)));
+        return Err(misconfigured(format!("no thread can be started: {error}")));
     }
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(at, _)| *at);
@@ -418,7 +507,7 @@ fn budget_of_environment() -> Result<Option<Option<Duration>>> {
             Ok(budget) => Ok(Some(Some(budget))),
             Err(error) => {
                 let what = format!("{NAME} is {text:?}: it is a number of seconds or \"all\" ({error})");
-                Err(Error::Runtime(kubewright::Error::Configuration(what)))
+                Err(misconfigured(what))
             }
         },
     }

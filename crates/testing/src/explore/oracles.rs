@@ -46,7 +46,7 @@ fn verdict(severity: Severity, what: String, details: String) -> Option<Verdict>
 }
 
 /// What is wrong with the undisturbed run.
-pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
+pub(super) fn of_reference(run: &Run) -> Vec<Verdict> {
     let mut found: Vec<Verdict> = of_any(run).into_iter().collect();
     found.extend(in_use(run, run));
     found.extend(restart(run));
@@ -54,10 +54,14 @@ pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
         let what = format!("long after a step it writes again and again: {write}");
         found.extend(verdict(Severity::High, what, String::new()));
     }
-    let Some(again) = again else { return found };
-    let writes = |run: &Run| -> Vec<String> {
-        let all = run.log.attempts().into_iter().filter(|entry| entry.is_effective());
-        all.map(super::log::Entry::plain).collect()
+    found
+}
+
+/// Two undisturbed runs that differ.
+pub(super) fn of_chance(run: &Run, again: &Run) -> Option<Verdict> {
+    let writes = |run: &Run| {
+        let all = run.log.attempts().into_iter();
+        all.filter(|entry| entry.is_effective()).count()
     };
     let differing = run.ends.iter().zip(&again.ends).position(|(one, other)| one != other);
     if let Some(step) = differing {
@@ -65,16 +69,13 @@ pub(super) fn of_reference(run: &Run, again: Option<&Run>) -> Vec<Verdict> {
         let what = format!(
             "two undisturbed runs end step {step} differently: something of the operator is a matter of chance"
         );
-        found.extend(verdict(Severity::Low, what, details));
-    } else if writes(run).len() != writes(again).len() {
-        let what = format!(
-            "two undisturbed runs make {} and {} writes: something of the operator is a matter of chance",
-            writes(run).len(),
-            writes(again).len()
-        );
-        found.extend(verdict(Severity::Low, what, String::new()));
+        return verdict(Severity::Low, what, details);
     }
-    found
+    let (one, other) = (writes(run), writes(again));
+    let what = format!(
+        "two undisturbed runs make {one} and {other} writes: something of the operator is a matter of chance"
+    );
+    verdict(Severity::Low, what, String::new()).filter(|_| one != other)
 }
 
 /// What is wrong with a disturbed run; the first thing is enough. A fault that never struck shows nothing.

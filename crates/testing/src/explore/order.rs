@@ -402,16 +402,21 @@ pub(super) fn site(entry: &Entry) -> String {
         plain.truncate(stem);
         plain.push('*');
     }
-    let mut site = String::new();
+    alike(&plain)
+}
+
+/// A name in which numbers are alike.
+pub(super) fn alike(name: &str) -> String {
+    let mut alike = String::new();
     let mut was_digit = false;
-    for letter in plain.chars() {
+    for letter in name.chars() {
         let is_digit = letter.is_ascii_digit();
         if !(is_digit && was_digit) {
-            site.push(if is_digit { '#' } else { letter });
+            alike.push(if is_digit { '#' } else { letter });
         }
         was_digit = is_digit;
     }
-    site
+    alike
 }
 
 /// So many of each list as it says, then the next ones of each.

@@ -238,6 +238,7 @@ impl Player {
         let mut wanted = Wanted::default();
         let mut is_patient = true;
         let mut refused = Vec::new();
+        let mut is_down = false;
         loop {
             let mut is_restless = false;
             for part in parts {
@@ -298,6 +299,13 @@ impl Player {
             let Some(step) = steps.get(number).filter(|_| number < ends_with) else {
                 break;
             };
+            if step.is_left_out {
+                // A user who did not wait has not waited yet.
+                run.hurried = run.hurried.map(|hurried| hurried + usize::from(hurried == number));
+                number += 1;
+                self.seam.skip_to(number);
+                continue;
+            }
             let down = parts
                 .iter()
                 .find(|part| matches!(part, Fault::Down { step } if *step == number + 1));
@@ -306,8 +314,7 @@ impl Player {
                 self.seam.strike(0, down);
             }
             number = self.seam.next_step(step.what());
-            let comes_back = |part: &Fault| matches!(part, Fault::Down { step } if step + 1 == number);
-            let comes_back = parts.iter().any(comes_back);
+            let comes_back = std::mem::replace(&mut is_down, down.is_some());
             let may_ask_again = down.is_some() || comes_back;
             match step.made(&self.cluster).await {
                 Ok(true) if !may_ask_again || refused.is_empty() => wanted = wanted.after(step),

@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::log::Log;
 use super::oracles::{self, Severity, Verdict};
 use super::play::Run;
+use super::shrink::{self, Schedule};
 use super::steps::Step;
 
 /// What an exploration came to. Its text is for people.
@@ -38,6 +39,8 @@ pub struct Report {
     /// How a fault is played again; `{}` stands for it.
     pub(super) again: String,
     steps: usize,
+    /// Of a replay: the steps that are made, if not all.
+    made: Option<Vec<usize>>,
     writes: usize,
     events: usize,
     undisturbed: Log,
@@ -63,6 +66,20 @@ pub struct Finding {
     pub timeline: Vec<String>,
     /// The same stretch of the undisturbed run; empty when the undisturbed run shows it.
     pub undisturbed: Vec<String>,
+    /// The steps of the workload that are enough to show it, from 1; empty when not fewer than all were found.
+    pub steps: Vec<usize>,
+    /// Its name: that of the first fault, and of the steps that are enough. Empty when only the whole undisturbed run
+    /// shows it.
+    pub again: String,
+}
+
+/// A finding in fewer steps.
+pub(super) struct Shown {
+    pub(super) schedule: Schedule,
+    pub(super) run: Run,
+    /// The run of the same steps without the fault.
+    pub(super) undisturbed: Option<Log>,
+    pub(super) details: String,
 }
 
 impl Report {
@@ -78,7 +95,8 @@ impl Report {
             coverage: Coverage::of(&reference.log),
             again: ".replay(\"{}\")".to_owned(),
             undisturbed: reference.log.clone(),
-            steps: steps.len(),
+            steps: steps.iter().filter(|step| !step.is_left_out).count(),
+            made: shrink::made(steps),
             writes: reference.log.attempts().len(),
             events: reference.log.heard().values().sum(),
             by_text: BTreeMap::new(),
@@ -126,6 +144,8 @@ impl Report {
                 (Some(_), Some(run)) => self.undisturbed.stretch(&run.log, run.struck),
                 _ => Vec::new(),
             },
+            steps: Vec::new(),
+            again: String::new(),
         };
         let finding = self.by_text.entry(verdict.what.clone()).or_insert_with(new);
         let Some(fault) = fault else { return };
@@ -148,9 +168,36 @@ impl Report {
             *self.left_out.entry(fault.class()).or_default() += 1;
         }
         self.findings = std::mem::take(&mut self.by_text).into_values().collect();
+        for finding in &mut self.findings {
+            if finding.again.is_empty() {
+                finding.again = named(finding.faults.first(), self.made.as_ref()).unwrap_or_default();
+            }
+        }
         self.findings.sort_by(|one, other| {
             (one.severity, &one.faults, &one.what).cmp(&(other.severity, &other.faults, &other.what))
         });
+    }
+
+    /// What can be looked for in fewer steps, the gravest first: a sentence, and the first fault that leads to it.
+    pub(super) fn to_shrink(&self) -> Vec<(String, Option<Fault>)> {
+        let told = self.by_text.values().filter(|finding| !finding.timeline.is_empty());
+        let mut told: Vec<&Finding> = told.collect();
+        told.sort_by_key(|finding| (finding.severity, &finding.faults));
+        let of = |finding: &Finding| (finding.what.clone(), finding.faults.first().cloned());
+        told.into_iter().map(of).collect()
+    }
+
+    /// A finding is told as fewer steps show it.
+    pub(super) fn shrunk(&mut self, what: &str, shown: Shown) {
+        let Some(finding) = self.by_text.get_mut(what) else { return };
+        let Shown { run, undisturbed, .. } = &shown;
+        finding.timeline = run.log.timeline(run.struck);
+        finding.undisturbed = undisturbed
+            .as_ref()
+            .map_or_else(Vec::new, |log| log.stretch(&run.log, run.struck));
+        finding.again = shown.schedule.to_string();
+        finding.details = shown.details;
+        finding.steps = shown.schedule.steps.unwrap_or_default();
     }
 
     /// How many findings there are before the end.
@@ -167,8 +214,10 @@ impl Report {
                 "severity": finding.severity.to_string(),
                 "what": finding.what,
                 "class": first.map_or("undisturbed", Fault::class),
-                "id": first.map(ToString::to_string),
+                "id": named(first, self.made.as_ref()),
                 "faults": finding.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "steps": finding.steps,
+                "again": finding.again,
                 "details": finding.details.lines().collect::<Vec<_>>(),
                 "timeline": finding.timeline,
                 "undisturbed": finding.undisturbed,
@@ -199,18 +248,28 @@ impl Report {
     }
 }
 
+fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The name of a fault among these steps; all of them without a fault need none.
+fn named(fault: Option<&Fault>, steps: Option<&Vec<usize>>) -> Option<String> {
+    let (fault, steps) = (fault.cloned(), steps.cloned());
+    (fault.is_some() || steps.is_some()).then(|| Schedule { fault, steps }.to_string())
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} findings: {} of {} faults in {:.1} s, of {} steps, {} writes, {} events; {} never struck",
-            self.findings.len(),
+            "{}: {} of {} in {:.1} s, of {}, {}, {}; {} never struck",
+            count(self.findings.len(), "finding"),
             self.played,
-            self.faults,
+            count(self.faults, "fault"),
             self.took.as_secs_f64(),
-            self.steps,
-            self.writes,
-            self.events,
+            count(self.steps, "step"),
+            count(self.writes, "write"),
+            count(self.events, "event"),
             self.missed
         )?;
         writeln!(f, "{}", self.coverage)?;
@@ -218,7 +277,7 @@ impl fmt::Display for Report {
             let left = self.left_out.iter().map(|(class, count)| format!("{count} {class}"));
             writeln!(
                 f,
-                "not played when the time was over: {}",
+                "not played: {}",
                 left.collect::<Vec<_>>().join(", ")
             )?;
         }
@@ -233,7 +292,15 @@ impl fmt::Display for Report {
                 [only] => only.to_string(),
                 [first, others @ ..] => format!("{first} and {} more", others.len()),
             };
-            writeln!(f, "\n{}. {} ({}; {by})", number + 1, finding.what, finding.severity)?;
+            let enough = match finding.steps.as_slice() {
+                [] => String::new(),
+                [only] => format!("; step {only} is enough"),
+                [first @ .., last] => {
+                    let first: Vec<String> = first.iter().map(usize::to_string).collect();
+                    format!("; steps {} and {last} are enough", first.join(", "))
+                }
+            };
+            writeln!(f, "\n{}. {} ({}; {by}{enough})", number + 1, finding.what, finding.severity)?;
             for line in details::told(&finding.details) {
                 writeln!(f, "     {line}")?;
             }
@@ -246,8 +313,8 @@ impl fmt::Display for Report {
             for line in &finding.undisturbed {
                 writeln!(f, "   {line}")?;
             }
-            if let Some(fault) = finding.faults.first() {
-                writeln!(f, "   again: {}", self.again.replace("{}", &fault.to_string()))?;
+            if !finding.again.is_empty() {
+                writeln!(f, "   again: {}", self.again.replace("{}", &finding.again))?;
             }
         }
         if !self.noticed.is_empty() {

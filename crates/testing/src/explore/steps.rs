@@ -38,6 +38,8 @@ pub struct Step {
     change: Change,
     /// Whether the server may refuse it.
     is_made_up: bool,
+    /// Whether it is passed over.
+    pub(super) is_left_out: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -106,6 +108,7 @@ impl Step {
             what: what.into(),
             change,
             is_made_up: false,
+            is_left_out: false,
         }
     }
 

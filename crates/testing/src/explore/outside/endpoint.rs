@@ -45,6 +45,7 @@ pub(super) type Tunnels = (Tunnel, Arc<dyn Fn(&str) + Send + Sync>);
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 /// The certificate of all endpoints.
+#[derive(Clone)]
 pub(super) struct Tls {
     acceptor: TlsAcceptor,
     authority: String,

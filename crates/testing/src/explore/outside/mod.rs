@@ -8,6 +8,7 @@
 //! - `child.rs`, `endpoint.rs`: a process, and its way to the API server,
 //! - `fresh.rs`: new clusters for the states of the workload,
 //! - `mask.rs`: what is a matter of chance in two undisturbed runs,
+//! - `shrunk.rs`: a finding in fewer steps,
 //! - `choice.rs`: which faults are worth a run, and in which order,
 //! - `failed.rs`: what keeps an exploration from its end.
 
@@ -20,6 +21,7 @@ mod fresh;
 mod lingering;
 mod mask;
 mod play;
+mod shrunk;
 mod tunnel;
 mod waiting;
 
@@ -39,6 +41,7 @@ use super::fault::Fault;
 use super::may_start_anew;
 use super::oracles::{self, Severity, Verdict};
 use super::report::Report;
+use super::shrink::Schedule;
 use super::steps::Step;
 use child::Program;
 use disturbed::{Disturbed, disturbed};
@@ -96,7 +99,7 @@ pub struct Outside {
     seed: Option<u64>,
     pairs: bool,
     replicas: usize,
-    only: Vec<Fault>,
+    only: Vec<Schedule>,
     start: Duration,
     patience: Duration,
     longest: Duration,
@@ -233,15 +236,18 @@ impl Outside {
         self
     }
 
-    /// Plays this fault, by the name that a report gave it, and no others but those that are named so.
+    /// Plays this finding, by the name that a report gave it ([`Explore::replay`]), and no others but those that are
+    /// named so. All of them are of the same steps.
     ///
     /// # Errors
-    /// When this is no name of a fault.
-    pub fn replay(mut self, fault: &str) -> Result<Outside, Failed> {
-        let fault = fault
-            .parse()
-            .map_err(|why: String| Failed::new("cannot play a fault again").because(why))?;
-        self.only.push(fault);
+    /// When this is no such name, or one of other steps.
+    pub fn replay(mut self, name: &str) -> Result<Outside, Failed> {
+        let failed = |why: String| Failed::new("cannot play a fault again").because(why);
+        let schedule: Schedule = name.parse().map_err(failed)?;
+        if let Some(first) = self.only.first().filter(|first| first.steps != schedule.steps) {
+            return Err(failed(format!("{name} and {first} are of other steps")).fix("play one after the other"));
+        }
+        self.only.push(schedule);
         Ok(self)
     }
 
@@ -300,6 +306,12 @@ impl Outside {
         if self.steps.is_empty() {
             return Err(Failed::new("there is nothing to play").fix("name the folder of the samples, or steps"));
         }
+        let steps = match self.only.first() {
+            Some(only) => only
+                .of(&self.steps)
+                .map_err(|why| Failed::new("cannot play a fault again").because(why))?,
+            None => self.steps,
+        };
         let tls = endpoint::Tls::new();
         let tls = tls.map_err(|why| Failed::new("cannot make a certificate").because(why))?;
         let mut stage = Stage {
@@ -307,7 +319,7 @@ impl Outside {
             cluster: self.cluster,
             crds: self.crds,
             roles: self.roles,
-            steps: self.steps,
+            steps,
             tls,
             replicas: self.replicas,
             start: self.start,
@@ -339,13 +351,15 @@ impl Outside {
                 .printed(reference.output.as_ref())
                 .fix("do the samples fit the kinds that it watches, and does it watch their namespace?"));
         }
-        let looks_at_the_way = self.only.iter().all(may_start_anew) && !oracles::is_restless(&reference.run);
-        let tells_of_the_way = self.only.is_empty();
-        let all = match self.only.is_empty() {
-            false => self.only,
+        let is_replay = !self.only.is_empty();
+        let replayed: Vec<Fault> = self.only.into_iter().filter_map(|only| only.fault).collect();
+        let looks_at_the_way = replayed.iter().all(may_start_anew) && !oracles::is_restless(&reference.run);
+        let tells_of_the_way = replayed.is_empty();
+        let all = match is_replay {
+            true => replayed,
             // What comes of a fault cannot be told where nothing comes to rest without one.
-            true if oracles::is_restless(&reference.run) => Vec::new(),
-            true => choice::of(
+            false if oracles::is_restless(&reference.run) => Vec::new(),
+            false => choice::of(
                 &reference.run,
                 &stage.steps,
                 reference.elects,
@@ -366,8 +380,11 @@ impl Outside {
         if let Some(again) = self.again {
             report.again = again;
         }
-        for verdict in oracles::of_reference(&reference.run, None).into_iter().chain(chance) {
+        for verdict in oracles::of_reference(&reference.run) {
             report.found(None, verdict, Some(&reference.run));
+        }
+        if let Some(verdict) = chance {
+            report.found(None, verdict, None);
         }
         let mut playing = Playing {
             alive: Arc::new(Semaphore::new(self.jobs * (1 + PATIENT))),
@@ -380,6 +397,7 @@ impl Outside {
             budget: self.budget,
             told: self.told,
             of_way: None,
+            shrinks: !is_replay,
         };
         if looks_at_the_way {
             let (stage, reference) = (playing.stage.clone(), playing.reference.clone());
@@ -405,6 +423,7 @@ struct Playing {
     told: OnProgress,
     /// What the steps alone show. New clusters are played beside the faults.
     of_way: Option<tokio::task::JoinHandle<Result<Vec<Verdict>, Failed>>>,
+    shrinks: bool,
 }
 
 impl Playing {
@@ -446,8 +465,27 @@ impl Playing {
                 self.report.found(None, verdict, Some(&self.reference.run));
             }
         }
+        if self.shrinks {
+            self.shrink().await?;
+        }
         self.report.end(self.begin.elapsed(), &left);
         Ok(self.report)
+    }
+
+    /// Looks for each finding in fewer steps, for up to half the budget.
+    async fn shrink(&mut self) -> Result<(), Failed> {
+        let end = self.budget.map(|budget| tokio::time::Instant::now() + budget / 2);
+        let mut tries = JoinSet::new();
+        for finding in self.report.to_shrink() {
+            tries.spawn(shrunk::shrunk(self.stage.clone(), self.reference.clone(), finding, end));
+        }
+        while let Some(ended) = tries.join_next().await {
+            let (what, shown) = ended.map_err(|why| Failed::new("a run broke off").because(why))?;
+            if let Some(shown) = shown {
+                self.report.shrunk(&what, shown);
+            }
+        }
+        Ok(())
     }
 
     fn judge(

@@ -76,6 +76,7 @@ fn check(scenario: &Scenario, controller: &'static str) -> Result<Vec<String>> {
         })
         .steps((scenario.steps)())
         .faults(FEW)
+        .shrink(scenario.as_upstream.is_empty())
         .run()?;
     let name = scenario.name;
     assert!(

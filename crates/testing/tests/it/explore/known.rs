@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kubewright_testing::Result;
-use kubewright_testing::explore::{Explore, Report, Severity};
+use kubewright_testing::explore::{Explore, Finding, Report, Severity, Step};
+use serde_json::json;
 
 use super::blind;
 use super::corpus::{CASES, Case};
@@ -119,6 +120,46 @@ fn the_steps_alone_show_a_known_bug_and_nothing_without_it() -> Result<()> {
     Ok(())
 }
 
+/// The same workload, and between its steps those of somebody else.
+fn amid_others(case: &Case, fixed: bool) -> Explore {
+    let other = |text: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "other", "namespace": "default"}, "data": {"text": text},
+        })
+    };
+    let steps = (case.steps)().into_iter().enumerate().flat_map(|(at, step)| {
+        let text = at.to_string();
+        [Step::apply("change something else", other(&text)), step]
+    });
+    let operator = case.operator;
+    Explore::of(move || operator(fixed)).steps(steps)
+}
+
+#[test]
+fn a_finding_is_told_in_the_fewest_steps_that_show_it() -> Result<()> {
+    // The steps that are needed, and the fault when only they are made.
+    let check = |name: &str, fault: &str, steps: &[usize]| -> Result<()> {
+        let case = CASES.iter().find(|case| case.name == name).expect(name);
+        let report = amid_others(case, false).faults(FIRST).jobs(1).until_found().run()?;
+        let [finding, ..] = report.findings.as_slice() else {
+            panic!("{name}\n{report}")
+        };
+        assert_eq!(finding.steps, steps, "{name}\n{report}");
+        let steps: Vec<String> = steps.iter().map(usize::to_string).collect();
+        assert_eq!(finding.again, format!("{fault}/{}", steps.join(",")), "{name}\n{report}");
+        let replayed = amid_others(case, false).replay(&finding.again)?.run()?;
+        let same = |other: &Finding| (&other.what, &other.timeline) == (&finding.what, &finding.timeline);
+        assert!(replayed.findings.iter().any(same), "{name}\n{report}\n{replayed}");
+        amid_others(case, true).replay(&finding.again)?.run()?.assert_none();
+        Ok(())
+    };
+    check("rabbitmq-782", "crash-after@2", &[2, 4, 6])?;
+    check("zookeeper-410", "crash-after@4", &[2, 4])?;
+    check("pxc-918", "undisturbed", &[2, 4, 6])?;
+    check("cockroach-918", "undisturbed", &[4])
+}
+
 /// Explores each of these with the mistake and without it, and prints a line for each. `KUBEWRIGHT_EXPLORE_CASE` says which
 /// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole.
 #[allow(clippy::print_stdout, reason = "the lines are what it is for")]
@@ -131,7 +172,7 @@ fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool
     for name in names.filter(|name| only.is_none_or(|only| only == *name)) {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
             let before = cpu();
-            let explore = explore(name, fixed)?.faults(FIRST).jobs(1);
+            let explore = explore(name, fixed)?.faults(FIRST).jobs(1).shrink(false);
             let explore = match fault {
                 Some(fault) => explore.replay(fault)?,
                 None => explore,

@@ -262,7 +262,7 @@ fn what_holds_at_the_end_of_each_step_may_not_hold_all_the_time() -> Result<()> 
 
 #[test]
 fn a_report_tells_what_happened() -> Result<()> {
-    let report = explore(Habit::MadeUpName).replay("crash-after@1")?.run()?;
+    let report = explore(Habit::MadeUpName).replay("crash-after@1/1")?.run()?;
     let text = report.to_string();
     let lines = [
         "1. configmaps default/source-copy-* is there 2 times after step 1 (high; crash-after@1)",
@@ -272,7 +272,7 @@ fn a_report_tells_what_happened() -> Result<()> {
         "→ carried out, no answer",
         "✗ the operator dies; it never sees the answer (crash-after@1)",
         "proc 2    create configmaps default/source-copy-",
-        "again: .replay(\"crash-after@1\")",
+        "again: .replay(\"crash-after@1/1\")",
     ];
     // In this order.
     let mut rest = text.as_str();
@@ -292,10 +292,10 @@ fn check_book(text: &str) {
     let mut shown = String::new();
     for line in text.lines() {
         let mut line = line.to_owned();
-        if let Some((before, after)) = line.split_once(" faults in ")
+        if let Some((before, after)) = line.split_once(" fault in ")
             && let Some((_, after)) = after.split_once(" s, ")
         {
-            line = format!("{before} faults in 0.9 s, {after}");
+            line = format!("{before} fault in 0.9 s, {after}");
         }
         let mut from = 0;
         while let Some(at) = line[from..].find(STEM) {
