@@ -9,7 +9,7 @@ use super::Change;
 use super::contents::{Contents, ControllerFile, controllers};
 use super::create_api::put;
 use super::subject::{self, Subject, has_stub};
-use super::tree::{API_LIB, LIB, test_at};
+use super::tree::{API_LIB, FAULTS, LIB, test_at};
 
 /// The options of `delete`.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +76,11 @@ pub fn delete_api<'a>(files: &'a dyn Files, options: &Delete) -> Result<Plan<'a>
     if types {
         let stored = !is_not_stored(&change, &resource)?;
         scaffolded.push((layout.types_file(), contents.types_text(stored)));
+    }
+    // Without a kind there is no sample.
+    let is_last = project.apis().all(|other| other.is(&resource.full_group(), &resource.version, &resource.kind));
+    if wanted.is_none() && is_last {
+        scaffolded.push((test_at(&change.plan, FAULTS)?, change.faults_test()));
     }
     remove(&mut change, &scaffolded, &attempted)?;
     for controller in &gone {

@@ -44,6 +44,7 @@ const TEMPLATES: &[(&str, &str)] = templates![
     "rust/validator.rs",
     "rust/tests.rs",
     "rust/operator_test.rs",
+    "rust/faults_test.rs",
     "rust/e2e_test.rs",
     "rust/controller_test.rs",
     "rust/registered_test.rs",

@@ -615,6 +615,7 @@ fn tests_of_earlier_scaffolds_stay_where_they_are() {
     };
     let old = [
         "tests/e2e.rs",
+        "tests/faults.rs",
         "tests/guestbook_controller.rs",
         "tests/guestbook_webhook.rs",
         "tests/operator.rs",
@@ -623,7 +624,7 @@ fn tests_of_earlier_scaffolds_stay_where_they_are() {
     let of_second = ["tests/it/main.rs", "tests/it/other_controller.rs"];
     run(&mut files, second).unwrap();
     run(&mut files, &format!("{GUESTBOOK} --force")).unwrap();
-    assert_eq!(tests(&files), [&old[..3], &of_second[..], &old[3..]].concat());
+    assert_eq!(tests(&files), [&old[..4], &of_second[..], &old[4..]].concat());
     run(&mut files, "edit --multigroup").unwrap();
     assert!(files.0.contains_key("tests/webapp_guestbook_webhook.rs"));
     assert!(
@@ -641,7 +642,7 @@ fn tests_of_earlier_scaffolds_stay_where_they_are() {
         )
         .unwrap();
     }
-    assert_eq!(tests(&files), [old[0], old[3]]);
+    assert_eq!(tests(&files), [old[0], old[4]]);
     // The program is edited like any file of a person: declarations of his own stay, and what cannot be read is said.
     let mut files = earlier;
     files

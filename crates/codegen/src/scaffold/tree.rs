@@ -20,6 +20,9 @@ pub(super) const API_LIB: &str = "api/src/lib.rs";
 /// The program of the tests, which declares the files beside it.
 pub(crate) const TESTS: &str = "tests/it/main.rs";
 
+/// The test that plays the operator through faults, with the samples of the project's own kinds.
+pub(super) const FAULTS: &str = "tests/it/faults.rs";
+
 /// The module of a file of the test program; none for a test that is a program of its own.
 pub(crate) fn test_module(path: &str) -> Option<&str> {
     path.strip_prefix("tests/it/")?.strip_suffix(".rs")
@@ -237,6 +240,10 @@ impl Change<'_> {
         self.create(&layout.controller_file(file_name), contents.controller_text(controller))?;
         let (test, text) = contents.controller_test(controller);
         self.create_test(&test, text)?;
+        let faults = test_at(&self.plan, FAULTS)?;
+        if resource.api.is_some() && self.plan.read(&faults)?.is_none() {
+            self.create_test(FAULTS, self.faults_test())?;
+        }
         let mut modules = vec![(
             "controller".to_owned(),
             About::Text("The controllers: what happens to objects.".to_owned()),
@@ -252,6 +259,11 @@ impl Change<'_> {
             path("controller", &layout.controller_modules, &module)
         );
         self.edit(LIB, |source| source.append_call("operator", &call))
+    }
+
+    pub(super) fn faults_test(&self) -> String {
+        let context = context! { header => self.header, crate => self.project.crate_name() };
+        render("rust/faults_test.rs", context)
     }
 
     /// The registrations of webhooks in `fn operator()`.

@@ -306,7 +306,15 @@ fn check_book(text: &str) {
         shown.push_str(line.trim_end());
         shown.push('\n');
     }
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/pictures/finding.txt");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // The first page has some of its lines.
+    let readme = std::fs::read_to_string(root.join("README.md")).expect("there is a README");
+    let (_, block) = readme.split_once("```text\n1. ").expect("README shows a finding");
+    let mut rest = shown.lines();
+    for line in format!("1. {block}").lines().take_while(|line| *line != "```") {
+        assert!(rest.any(|shown| shown == line), "README: {line:?} is not in this order in\n{shown}");
+    }
+    let page = root.join("docs/src/pictures/finding.txt");
     if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
         std::fs::write(&page, &shown).expect("the book can be written");
     }

@@ -3,4 +3,5 @@
 mod book_controller;
 mod book_v2_conversion;
 mod book_webhook;
+mod faults;
 mod operator;

@@ -3,5 +3,6 @@
 mod crew_sailor_controller;
 mod crew_sailor_webhook;
 mod dock_harbour_berth_controller;
+mod faults;
 mod operator;
 mod sea_lanes_sailor_controller;
