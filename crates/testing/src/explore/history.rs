@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright::workloads::Amount;
 use serde_json::Value;
 
 use super::log::Named;
@@ -134,9 +136,10 @@ fn of_way(step: usize, found: &Snapshot, fresh: &Snapshot, wanted: &Wanted) -> O
     // Volumes of what was deleted are kept by default, for their data.
     let volume = left().find(|key| is_volume(&key.0)).filter(|_| !wanted.is_empty());
     let other = left().find(|key| !is_volume(&key.0));
+    let differs = |found: &Value, value: &Value| found != value && !is_grown(found, value);
     let differing = expected
         .iter()
-        .find(|(key, value)| found.get(*key).is_some_and(|found| found != *value));
+        .find(|(key, value)| found.get(*key).is_some_and(|found| differs(found, value)));
     let (severity, named, how) = match (missing, other, differing, volume) {
         (Some((named, _)), ..) => (Severity::High, named, "is missing"),
         (_, Some((named, _)), ..) => (Severity::High, named, "is left"),
@@ -179,6 +182,9 @@ pub(super) fn of_hurry(
         if found == expected || found == fresh || expected.is_some() != fresh.is_some() {
             continue;
         }
+        if found.zip(fresh).is_some_and(|(found, fresh)| is_grown(found, fresh)) {
+            continue;
+        }
         let how = match (found, expected) {
             (None, _) if is_volume(&key.0) => continue,
             (Some(_), None) if is_volume(&key.0) && !wanted.is_empty() => continue,
@@ -213,6 +219,22 @@ pub(super) fn left(step: usize, found: &Snapshot, expected: &Snapshot) -> Option
 
 fn is_volume((store, _, _): &Named) -> bool {
     store.starts_with("persistentvolume")
+}
+
+/// Whether a claim is like this one but for its size, which is larger: a claim never shrinks
+/// (`ValidatePersistentVolumeClaimUpdate`).
+fn is_grown(found: &Value, expected: &Value) -> bool {
+    const SIZE: &str = "/spec/resources/requests/storage";
+    let size = |claim: &Value| {
+        let text = claim.pointer(SIZE)?.as_str()?.to_owned();
+        Amount::of(&Quantity(text)).ok()
+    };
+    let mut grown = expected.clone();
+    let (Some(place), Some(is)) = (grown.pointer_mut(SIZE), found.pointer(SIZE)) else {
+        return false;
+    };
+    place.clone_from(is);
+    found["kind"] == "PersistentVolumeClaim" && grown == *found && size(found) > size(expected)
 }
 
 fn compared(snapshot: &Snapshot, wanted: &Wanted) -> Compared {
@@ -398,6 +420,22 @@ mod tests {
         let other = without_defaults_of_once(&pod("85t7txrfr7", "nginx:1.29", "Always"));
         assert_eq!(other.1, way.1, "it is told as a difference of one pod");
         assert_ne!(other.0, way.0);
+    }
+
+    #[test]
+    fn a_claim_may_have_grown_and_nothing_else() {
+        let claim = |kind: &str, size: &str, mode: &str| {
+            json!({"kind": kind, "spec": {"resources": {"requests": {"storage": size}}}, "mode": mode})
+        };
+        let check = |found: Value, grown: bool| {
+            assert_eq!(is_grown(&found, &claim("PersistentVolumeClaim", "10Gi", "a")), grown, "{found}");
+        };
+        check(claim("PersistentVolumeClaim", "20Gi", "a"), true);
+        check(claim("PersistentVolumeClaim", "10Gi", "a"), false);
+        check(claim("PersistentVolumeClaim", "9Gi", "a"), false);
+        check(claim("PersistentVolumeClaim", "20Gi", "b"), false);
+        check(claim("Shop", "20Gi", "a"), false);
+        check(json!({"kind": "PersistentVolumeClaim"}), false);
     }
 
     #[test]
