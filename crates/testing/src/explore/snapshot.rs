@@ -295,6 +295,9 @@ fn uncounted(object: &mut Value) {
         if let Some(observed) = conditions.get_mut("observedGeneration") {
             *observed = Value::from(*observed == generation);
         }
+        if let Some(Value::String(message)) = conditions.get_mut("message") {
+            *message = without_made_up_names(message);
+        }
     }
     // A rollout that is stuck is said to make progress for ten minutes, however it came to be stuck.
     if object["kind"] == "Deployment"
@@ -313,6 +316,21 @@ fn uncounted(object: &mut Value) {
             }
         }
     }
+}
+
+/// A message without the ends of made-up names in quotes: `pods "web-m5w4s" is forbidden` tells of an object that never
+/// came to be, and whose name the next try does not have.
+fn without_made_up_names(message: &str) -> String {
+    /// What `rand.String` of k8s.io/apimachinery draws from, and how many letters of it.
+    const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+    let plain = |(at, part): (usize, &str)| match part.rsplit_once('-') {
+        Some((stem, end)) if at % 2 == 1 && end.len() == 5 && end.chars().all(|letter| LETTERS.contains(letter)) => {
+            format!("{stem}-*")
+        }
+        _ => part.to_owned(),
+    };
+    let parts: Vec<String> = message.split('"').enumerate().map(plain).collect();
+    parts.join("\"")
 }
 
 /// The name of an object whose end the server made up, and its replacement.
@@ -393,5 +411,19 @@ fn word(text: &str) -> Option<&'static str> {
         _ if text.starts_with("kube-api-access-") => Some("kube-api-access-*"),
         _ if text.starts_with("-----BEGIN CERTIFICATE-----") => Some("<certificate>"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_nobody_has_is_a_matter_of_chance() {
+        let check = |message: &str, plain: &str| assert_eq!(without_made_up_names(message), plain);
+        check(r#"pods "web-m5w4s" is forbidden"#, r#"pods "web-*" is forbidden"#);
+        check(r#"pods "web-shard" is forbidden"#, r#"pods "web-shard" is forbidden"#);
+        check("web-m5w4s is forbidden", "web-m5w4s is forbidden");
+        check(r#"an end of "web"#, r#"an end of "web"#);
     }
 }
