@@ -224,7 +224,9 @@ impl JobReconciler {
             }
         }
         status::count(&mut wanted, &open);
-        let ended = over.filter(|over| status::finish(over, &mut wanted, ctx.now()));
+        // A Job that is over is looked at no more: a pod that still holds its finalizer would keep it.
+        let may_end = over.filter(|_| failure.is_none());
+        let ended = may_end.filter(|over| status::finish(over, &mut wanted, ctx.now()));
         write(ctx, &job, &wanted).await?;
         match ended {
             Some(end) if end.success => ctx.event(&*job, EventType::Normal, "Completed", "Job completed"),

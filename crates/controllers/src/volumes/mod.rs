@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
 use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Stop};
+use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop};
 
 use self::reclaim::Reclaim;
 use kubewright_objects::{Waiting, install, meta};
@@ -60,6 +60,8 @@ pub(crate) fn claims() -> Controller {
             None => for_volume.all(),
         })
         .watches::<StorageClass>(move |_| for_class.all())
+        // The pod that a claim waits for is named in its event.
+        .reads::<Pod>(Scope::all())
 }
 
 /// The claim that a volume is kept for.

@@ -6,6 +6,7 @@
 //!
 //! The report says at which of its writes a controller was disturbed; a controller that writes nothing fails its test.
 
+mod recorded;
 mod scenarios;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use kubewright::k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kubewright::{Clock, Operator};
 use kubewright_cluster::Nodes;
 use kubewright_cluster::controllers::{self, NAMES, Settings};
-use kubewright_testing::explore::Explore;
+use kubewright_testing::explore::{Explore, Report, Step};
 use kubewright_testing::{Cluster, Controllers, Result};
 
 use scenarios::{SCENARIOS, Scenario};
@@ -63,21 +64,27 @@ fn operator(controller: &str, nodes: &Nodes) -> Operator {
     controllers::add(Operator::new("kube-controller-manager"), controller, &settings)
 }
 
-/// Plays a scenario, and says what is wrong with the controller.
-fn check(scenario: &Scenario, controller: &'static str) -> Result<Vec<String>> {
-    let nodes = Nodes::from(scenario.nodes);
+/// Explores a controller in a cluster with so many nodes, beside all others.
+fn explored(controller: &'static str, nodes: usize, steps: Vec<Step>, shrinks: bool) -> Result<Report> {
+    let nodes = Nodes::from(nodes);
     let of_cluster = nodes.clone();
     let others = NAMES.iter().filter(|name| **name != controller);
     let others: Vec<String> = others.map(|name| (*name).to_owned()).collect();
-    let report = Explore::of(move || operator(controller, &nodes))
+    Explore::of(move || operator(controller, &nodes))
         .cluster(move || {
             let others = Controllers::Only(others.clone());
             Cluster::builder().controllers(others).nodes(of_cluster.clone())
         })
-        .steps((scenario.steps)())
+        .steps(steps)
         .faults(FEW)
-        .shrink(scenario.as_upstream.is_empty())
-        .run()?;
+        .shrink(shrinks)
+        .run()
+}
+
+/// Plays a scenario, and says what is wrong with the controller.
+fn check(scenario: &Scenario, controller: &'static str) -> Result<Vec<String>> {
+    let is_sound = scenario.as_upstream.is_empty();
+    let report = explored(controller, scenario.nodes, (scenario.steps)(), is_sound)?;
     let name = scenario.name;
     assert!(
         report.played > 0,

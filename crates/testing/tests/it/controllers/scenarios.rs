@@ -19,7 +19,9 @@ pub(crate) struct Scenario {
 type Kind = (&'static str, &'static str);
 
 const BUDGET: Kind = ("policy/v1", "PodDisruptionBudget");
+const CLAIM: Kind = ("v1", "PersistentVolumeClaim");
 const CLAIM_TEMPLATE: Kind = ("resource.k8s.io/v1", "ResourceClaimTemplate");
+const CLASS: Kind = ("storage.k8s.io/v1", "StorageClass");
 const CONTROLLER: Kind = ("v1", "ReplicationController");
 const CRONJOB: Kind = ("batch/v1", "CronJob");
 const DAEMONSET: Kind = ("apps/v1", "DaemonSet");
@@ -253,6 +255,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "a Job counts by its indexes",
+        controllers: &["job"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || vec![job("indexed", "0", json!({ "completions": 3, "completionMode": "Indexed" }))],
+    },
+    Scenario {
         name: "a CronJob that runs once a year",
         controllers: &["cronjob"],
         // A time that had its Job gets no other one.
@@ -390,6 +399,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                 apply(POD, "a", with_scratch()),
                 delete(POD, "a"),
                 apply(POD, "b", with_scratch()),
+            ]
+        },
+    },
+    Scenario {
+        name: "a claim waits for its first pod",
+        controllers: &["persistentvolume-binder"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || {
+            let class = json!({ "provisioner": "kubewright.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer" });
+            let spec = json!({
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "later",
+                "resources": { "requests": { "storage": "1Gi" } },
+            });
+            let mut pod = template("app:1", json!({}));
+            pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+            vec![
+                apply_in("", CLASS, "later", class),
+                apply(CLAIM, "data", json!({ "spec": spec })),
+                apply(POD, "a", pod),
+                delete(POD, "a"),
+                // No pod comes for this one.
+                apply(CLAIM, "other", json!({ "spec": spec })),
             ]
         },
     },
