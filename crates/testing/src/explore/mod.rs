@@ -331,7 +331,8 @@ impl Explore {
         if let Some((fault, error)) = failed {
             return Err(misconfigured(format!("{fault} cannot be played: {error}")));
         }
-        if self.only.is_none() && self.shrinks {
+        // Where nothing comes to rest each try takes as long as all of it.
+        if self.only.is_none() && self.shrinks && !oracles::is_restless(&reference) {
             let end = budget.map(|budget| Instant::now() + budget / 2);
             self.shrunk(&mut report, &reference, end)?;
         }
@@ -354,7 +355,8 @@ impl Explore {
         let all = report.to_shrink();
         let shown = side_by_side(self.jobs, all.len(), |at| {
             let (what, fault) = &all[at];
-            let mut shrink = Shrink::new(self.steps.len(), TRIES);
+            let likely = shrink::likely(fault.as_ref(), &reference.log, &self.steps);
+            let mut shrink = Shrink::new(self.steps.len(), TRIES, likely);
             let mut best = None;
             while let Some(kept) = shrink.next().filter(|_| end.is_none_or(|end| Instant::now() < end)) {
                 let shown = self.shown(what, fault.as_ref(), reference, kept);

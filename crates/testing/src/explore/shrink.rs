@@ -10,7 +10,9 @@ use std::str::FromStr;
 
 use super::fault::Fault;
 use super::log::{Entry, Log, Made};
+use super::may_start_anew;
 use super::order::{alike, site};
+use super::place::Place;
 use super::play::Run;
 use super::steps::Step;
 
@@ -93,8 +95,33 @@ pub(super) fn made(steps: &[Step]) -> Option<Vec<usize>> {
     (made.len() < steps.len()).then_some(made)
 }
 
+/// The steps that are likely enough: those that create what the user begins with, and those at which the fault strikes.
+pub(super) fn likely(fault: Option<&Fault>, log: &Log, steps: &[Step]) -> Vec<usize> {
+    let Some(fault) = fault else { return Vec::new() };
+    let mut likely: Vec<usize> = (1..=steps.len()).take_while(|step| steps[step - 1].creates()).collect();
+    for part in fault.parts() {
+        match part {
+            Fault::Stale { after, sees } => likely.extend([*after, *sees]),
+            Fault::Past { after, .. } | Fault::Deleted { after, .. } => likely.push(*after),
+            part => {
+                let struck = Place::before(part, log).map_or(0, |before| before + 1);
+                likely.push(struck);
+                if may_start_anew(part) || matches!(part, Fault::DeleteEarly(_)) {
+                    likely.push(struck + 1);
+                }
+            }
+        }
+    }
+    likely.retain(|step| (1..=steps.len()).contains(step));
+    likely.sort_unstable();
+    likely.dedup();
+    likely
+}
+
 /// The search: it asks for workloads, and is told which of them show the finding.
 pub(super) struct Shrink {
+    /// What is tried first; empty when it was tried.
+    likely: Vec<usize>,
     /// The fewest steps so far.
     pub(super) kept: Vec<usize>,
     /// How many are left out at once.
@@ -106,9 +133,10 @@ pub(super) struct Shrink {
 }
 
 impl Shrink {
-    /// A search in a workload of so many steps, with so many tries at most.
-    pub(super) fn new(steps: usize, tries: usize) -> Shrink {
+    /// A search in a workload of so many steps, with so many tries at most, of which the first is this one.
+    pub(super) fn new(steps: usize, tries: usize, likely: Vec<usize>) -> Shrink {
         Shrink {
+            likely,
             kept: (1..=steps).collect(),
             chunk: steps.div_ceil(2).max(1),
             end: steps,
@@ -122,6 +150,10 @@ impl Shrink {
         loop {
             if self.tries == 0 || self.kept.len() < 2 {
                 return None;
+            }
+            if !self.likely.is_empty() && self.likely.len() < self.kept.len() {
+                self.tries -= 1;
+                return Some(self.likely.clone());
             }
             if self.end == 0 {
                 if self.chunk == 1 && !self.has_dropped {
@@ -143,6 +175,14 @@ impl Shrink {
 
     /// Whether the steps that were tried show the finding.
     pub(super) fn answer(&mut self, shows: bool) {
+        let likely = std::mem::take(&mut self.likely);
+        if !likely.is_empty() && likely.len() < self.kept.len() {
+            if shows {
+                *self = Shrink::new(likely.len(), self.tries, Vec::new());
+                self.kept = likely;
+            }
+            return;
+        }
         let begin = self.begin();
         if shows {
             self.kept.drain(begin..self.end);
@@ -257,7 +297,9 @@ mod tests {
         for steps in 1..=9_usize {
             for needed in 1_u32..1 << steps {
                 let needs: Vec<usize> = (1..=steps).filter(|step| needed & (1 << (step - 1)) != 0).collect();
-                let mut shrink = Shrink::new(steps, usize::MAX);
+                // A guess that is right, or wrong, changes nothing but the number of tries.
+                let likely = (1..=steps).filter(|step| step % 3 != 0).collect();
+                let mut shrink = Shrink::new(steps, usize::MAX, likely);
                 let mut tries = 0;
                 while let Some(kept) = shrink.next() {
                     assert!(kept.len() < shrink.kept.len() && !kept.is_empty(), "{kept:?}");
@@ -265,14 +307,14 @@ mod tests {
                     tries += 1;
                 }
                 assert_eq!(shrink.kept, needs, "of {steps}");
-                assert!(tries <= 6 * steps, "{tries} tries for {needs:?} of {steps}");
+                assert!(tries <= 6 * steps + 1, "{tries} tries for {needs:?} of {steps}");
             }
         }
     }
 
     #[test]
     fn tries_come_to_an_end() {
-        let mut shrink = Shrink::new(100, 7);
+        let mut shrink = Shrink::new(100, 7, Vec::new());
         let mut tries = 0;
         while shrink.next().is_some() {
             shrink.answer(false);

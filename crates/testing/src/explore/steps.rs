@@ -117,6 +117,11 @@ impl Step {
         matches!(self.change, Change::Delete(..))
     }
 
+    /// Whether it is one of the user's own that applies an object.
+    pub(super) fn creates(&self) -> bool {
+        !self.is_made_up && matches!(self.change, Change::Apply(_))
+    }
+
     pub(super) fn change(&self) -> &Change {
         &self.change
     }

@@ -95,7 +95,8 @@ impl Stage {
             steps,
             tls: self.tls.clone(),
             active: self.active.clone(),
-            lasting: Mutex::default(),
+            // What does not come right in the whole workload does not in a part of it.
+            lasting: Mutex::new(self.lasting.lock().unwrap_or_else(PoisonError::into_inner).clone()),
             known: Mutex::default(),
             ..*self
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::super::fault::Fault;
 use super::super::may_start_anew;
@@ -25,10 +25,18 @@ pub(super) async fn shrunk(
     (what, fault): (String, Option<Fault>),
     end: Option<Instant>,
 ) -> (String, Option<Shown>) {
-    let mut shrink = Shrink::new(stage.steps.len(), TRIES);
+    let likely = shrink::likely(fault.as_ref(), &reference.run.log, &stage.steps);
+    let mut shrink = Shrink::new(stage.steps.len(), TRIES, likely);
     let mut best = None;
-    while let Some(kept) = shrink.next().filter(|_| end.is_none_or(|end| Instant::now() < end)) {
-        let shown = shown(&stage, &reference, &what, fault.as_ref(), kept).await;
+    while let Some(kept) = shrink.next() {
+        let shown = shown(&stage, &reference, &what, fault.as_ref(), kept);
+        let shown = match end {
+            None => shown.await,
+            Some(end) => match timeout_at(end, shown).await {
+                Ok(shown) => shown,
+                Err(_) => break,
+            },
+        };
         shrink.answer(shown.is_some());
         best = shown.or(best);
     }
