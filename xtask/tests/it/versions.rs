@@ -77,6 +77,11 @@ const PLACES: &[(&str, usize, &str)] = &[
         "what an update that creates may say of itself",
     ),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
+    (
+        "crates/controllers/src/protection.rs",
+        1,
+        "whether a claim says that it is unused",
+    ),
     ("crates/kinds/src/lib.rs", 1, "the words of declared rules"),
     ("crates/kinds/src/rows/access.rs", 2, "kinds"),
     ("crates/kinds/src/rows/core.rs", 1, "strategies"),
