@@ -1,16 +1,18 @@
-//! Writes the table of kube-apiserver's own Go structs, `crates/schema/data/kubernetes-1.36.internal`.
+//! Writes the tables of kube-apiserver's own Go structs, `crates/schema/data/kubernetes-1.36.internal` and those of later
+//! versions, which have only the structs that changed.
 //!
 //! Messages of kube-apiserver show values by the structs that it works with, whose fields have other names, another
 //! order and no `omitempty`. Their source are the Go modules `kubernetes`, `apiextensions-apiserver`, `kube-aggregator`
 //! and `apimachinery`. The output depends on the input alone; its form is described in the header that is written into
 //! it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const OUTPUT: &str = "crates/schema/data/kubernetes-1.36.internal";
+/// The oldest version that is served, whose table is whole. Those of later versions have the lines that differ.
+const OLDEST: &str = "36";
 
 const HEADER: &str = "\
 # Structs by which kube-apiserver 1.36 shows values, written by `cargo xtask generate-internal`; see NOTICE.md. A line for each struct.
@@ -78,6 +80,12 @@ const PACKAGES: &[(&str, &str, &str, &str)] = &[
         "pkg/apis/flowcontrol",
     ),
     ("networking", "networking.k8s.io", "kubernetes", "pkg/apis/networking"),
+    (
+        "storagemigration",
+        "storagemigration.k8s.io",
+        "kubernetes",
+        "pkg/apis/storagemigration",
+    ),
     ("node", "node.k8s.io", "kubernetes", "pkg/apis/node"),
     ("policy", "policy", "kubernetes", "pkg/apis/policy"),
     ("rbac", "rbac.authorization.k8s.io", "kubernetes", "pkg/apis/rbac"),
@@ -102,6 +110,7 @@ const SPECIAL: &[(&str, &str)] = &[
     ("any", "any"),
     ("string", "string"),
     ("types.UID", "string"),
+    ("corev1.Protocol", "string"),
     ("types.NodeName", "string"),
     ("bool", "bool"),
     ("int", "int"),
@@ -122,36 +131,60 @@ const SPECIAL: &[(&str, &str)] = &[
 /// # Errors
 /// The source that could not be read or understood; with `--check`, that the file is not current.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut source, mut minor, mut check) = (None, "36.3".to_owned(), false);
+    let (mut source, mut version, mut check) = (None, "36.3".to_owned(), false);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--source" => source = args.next().map(PathBuf::from),
             "--version" => {
-                let version = args.next().and_then(|version| version.strip_prefix("1."));
-                version
+                let given = args.next().and_then(|version| version.strip_prefix("1."));
+                given
                     .ok_or("generate-internal: --version takes a version such as 1.36.3")?
-                    .clone_into(&mut minor);
+                    .clone_into(&mut version);
             }
             "--check" => check = true,
             other => return Err(format!("generate-internal: unknown argument {other:?}")),
         }
     }
     let source = source.ok_or("usage: cargo xtask generate-internal --source DIR [--version 1.36.3] [--check]")?;
-    let text = table(&source, &minor)?;
+    let mut text = table(&source, &version)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .ok_or("xtask has no workspace above it")?;
-    let file = root.join(OUTPUT);
+    let minor = version.split('.').next().unwrap_or_default();
+    let output = |minor: &str| format!("crates/schema/data/kubernetes-1.{minor}.internal");
+    if minor != OLDEST {
+        text = changed(&text, &read(&root.join(output(OLDEST)))?);
+    }
+    let output = output(minor);
+    let file = root.join(&output);
     if check {
         return match read(&file)? == text {
             true => Ok(()),
             false => Err(format!(
-                "{OUTPUT} is not current: run `cargo xtask generate-internal` without --check"
+                "{output} is not current: run `cargo xtask generate-internal` without --check"
             )),
         };
     }
     fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
+}
+
+/// The lines of a table that another one does not have, below their packages.
+fn changed(table: &str, older: &str) -> String {
+    let known: BTreeSet<&str> = older.lines().filter(|line| !line.starts_with('[')).collect();
+    let mut text = String::new();
+    let mut package = "";
+    for line in table.lines() {
+        if line.starts_with('[') {
+            package = line;
+        } else if !line.is_empty() && !line.starts_with('#') && !known.contains(line) {
+            let _ = match std::mem::take(&mut package) {
+                "" => writeln!(text, "{line}"),
+                package => writeln!(text, "\n{package}\n{line}"),
+            };
+        }
+    }
+    format!("# What differs from the table of an older version, whose header says how it is read.\n{text}")
 }
 
 fn read(file: &Path) -> Result<String, String> {
@@ -183,7 +216,7 @@ fn table(source: &Path, minor: &str) -> Result<String, String> {
     for (package, _, module, folder) in PACKAGES {
         let major = if *module == "kubernetes" { "1" } else { "0" };
         let folder = source.join(format!("{module}@v{major}.{minor}")).join(folder);
-        for file in ["types.go", "types_jsonschema.go"] {
+        for file in ["types.go", "types_jsonschema.go", "group_version.go"] {
             let file = folder.join(file);
             if file.exists() {
                 go_file(package, &read(&file)?, &mut types).map_err(|why| format!("{}: {why}", file.display()))?;
@@ -246,6 +279,8 @@ fn resolve(type_: &str, types: &Types) -> Result<String, String> {
     match types.get(type_) {
         Some(Type::Struct(_)) => Ok(type_.to_owned()),
         Some(Type::Alias(other)) => resolve(other, types),
+        // A field behind a feature gate that is shut, which has no value.
+        None if type_.starts_with("schedulingv1alpha3.") => Ok("any".to_owned()),
         None => Err(format!("{type_} is not known")),
     }
 }

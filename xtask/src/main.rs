@@ -41,8 +41,8 @@ const HELP: &str = "usage: cargo demo [ARGUMENT …]
   generate-protobuf   write crates/schema/data/kubernetes.protobuf
              DIRECTORY: k8s.io of a Go module cache, with api, apimachinery, apiextensions-apiserver and kube-aggregator 0.36.3
 
-  generate-internal   write crates/schema/data/kubernetes-1.36.internal
-             DIRECTORY: the same, with kubernetes 1.36.3
+  generate-internal   write crates/schema/data/kubernetes-1.36.internal, or with --version 1.37.2 what differs from it then
+             DIRECTORY: the same, with that version of kubernetes
 ";
 
 fn main() -> ExitCode {

@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::model::{Resource, Subresource, Verbs};
+use crate::model::{Minor, Resource, Subresource, Verbs};
 use crate::registry::documents::discovery::Form;
 pub use crate::registry::documents::discovery::{Aggregated, Answer, DiscoveryPath};
 use crate::registry::{Group, Snapshot, hash, short_hash};
@@ -146,7 +146,7 @@ fn resources(snapshot: &Snapshot, group: &str, version: &str) -> Option<Value> {
     }
     let mut list = Vec::new();
     for row in snapshot.version_rows(group, version) {
-        list.push(resource_entry(row));
+        list.push(resource_entry(row, snapshot.minor()));
         list.extend(
             row.subresources
                 .iter()
@@ -194,7 +194,7 @@ pub(crate) fn verbs(row: &Resource) -> &'static [&'static str] {
     }
 }
 
-fn resource_entry(row: &Resource) -> Value {
+fn resource_entry(row: &Resource, minor: Minor) -> Value {
     let mut entry = json!({
         "name": row.plural,
         "singularName": row.singular,
@@ -204,7 +204,7 @@ fn resource_entry(row: &Resource) -> Value {
     });
     names(row, &mut entry);
     if !matches!(row.verbs, Verbs::CreateOnly | Verbs::ReadOnly) {
-        entry["storageVersionHash"] = storage_version_hash(row).into();
+        entry["storageVersionHash"] = storage_version_hash(row, minor).into();
     }
     entry
 }
@@ -219,14 +219,23 @@ fn names(row: &Resource, entry: &mut Value) {
 }
 
 /// Tells clients when the stored form of a kind changes: it depends on group, version and kind of the stored objects.
-fn storage_version_hash(row: &Resource) -> String {
+fn storage_version_hash(row: &Resource, minor: Minor) -> String {
     use base64::Engine as _;
     let group = row.stored_group();
-    // kube-apiserver hashes some kinds as v1beta1, in which it stores them or once did; clients only compare the hash.
+    // kube-apiserver hashes some kinds in a beta version, in which it stores them or once did; clients only compare the
+    // hash.
     let version = match row.store.as_ref() {
+        "mutatingadmissionpolicies.admissionregistration.k8s.io"
+        | "mutatingadmissionpolicybindings.admissionregistration.k8s.io"
+            if minor < Minor::V37 =>
+        {
+            "v1beta1"
+        }
         "customresourcedefinitions.apiextensions.k8s.io"
-        | "mutatingadmissionpolicies.admissionregistration.k8s.io"
-        | "mutatingadmissionpolicybindings.admissionregistration.k8s.io" => "v1beta1",
+        | "clustertrustbundles.certificates.k8s.io"
+        | "podcertificaterequests.certificates.k8s.io"
+        | "storageversionmigrations.storagemigration.k8s.io" => "v1beta1",
+        "devicetaintrules.resource.k8s.io" => "v1beta2",
         _ => row.storage_version.as_ref(),
     };
     let stored = format!("{group}/{version}/{}", row.kind);

@@ -231,7 +231,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
         "daemonset" => operator.controller(daemonset::controller()),
         "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
         "volume-protection" => operator
-            .controller(protection::claims())
+            .controller(protection::claims(settings.minor))
             .controller(protection::volumes())
             .controller(protection::classes()),
         "resourcequota" => operator.controller(resourcequota::controller()),

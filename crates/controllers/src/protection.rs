@@ -6,6 +6,8 @@
 //! node, also when that pod has finished; a pod that no node has taken yet does not hold it. A volume is in use while
 //! it is bound to a claim, a class while a claim or a volume names it (vacprotection).
 //!
+//! From Kubernetes 1.37 on the condition `Unused` of a bound claim says whether a pod names it, and since when.
+//!
 //! Invariant: a claim goes only after the API server itself has said that no pod uses it: the cache may not have seen
 //! the newest pod.
 //!
@@ -13,24 +15,33 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright::k8s_openapi::api::core::v1::{
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod,
+};
 use kubewright::k8s_openapi::api::storage::v1::VolumeAttributesClass;
+use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ApiResource, ListParams, ObjectMeta};
 use kubewright::{Action, Context, Controller, Object, Reconciler, Request, Result};
 
 use super::unstructured::UnstructuredApi;
+use kubewright_model::Minor;
 use kubewright_objects::{meta, pods};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const UNUSED: &str = "Unused";
 const CLASS_FINALIZER: &str = "kubernetes.io/vac-protection";
 
-/// Lets claims go that nothing uses.
-pub(crate) struct ClaimProtection;
+/// Lets claims go that nothing uses, and says since when nothing does.
+pub(crate) struct ClaimProtection {
+    /// Whether bound claims have the condition `Unused`.
+    says_unused: bool,
+}
 
 /// The controller of claims.
-pub(crate) fn claims() -> Controller {
-    Controller::of(ClaimProtection)
+pub(crate) fn claims(minor: Minor) -> Controller {
+    let says_unused = minor >= Minor::V37;
+    Controller::of(ClaimProtection { says_unused })
         .named("persistentvolumeclaim-protection-controller")
         .watches::<Pod>(|pod| {
             let namespace = pod.metadata.namespace.as_deref();
@@ -44,6 +55,9 @@ impl Reconciler for ClaimProtection {
     type Object = PersistentVolumeClaim;
 
     async fn reconcile(&self, claim: Arc<PersistentVolumeClaim>, ctx: Context) -> Result<Action> {
+        if self.says_unused && !meta::is_deleting(&claim.metadata) {
+            say_unused(&claim, &ctx).await?;
+        }
         if !is_held(&claim.metadata, CLAIM_FINALIZER) {
             return Ok(Action::await_change());
         }
@@ -52,6 +66,46 @@ impl Reconciler for ClaimProtection {
         }
         Ok(Action::await_change())
     }
+}
+
+/// Notes in a bound claim whether a pod that is not over names it.
+async fn say_unused(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<()> {
+    let name = meta::name(&claim.metadata);
+    let pods = ctx.client().list::<Pod>(claim.metadata.namespace.as_deref()).await?;
+    let names_it = |pod: &Pod| !pods::is_finished(pod) && pods::claims(pod).any(|used| used.name == name);
+    if let Some(claim) = with_unused(claim, pods.iter().any(|pod| names_it(pod)), ctx.now()) {
+        ctx.client().update_status(&claim).await?;
+    }
+    Ok(())
+}
+
+/// The claim with the condition, if it is bound and says something else (`updateUnusedCondition`).
+fn with_unused(claim: &PersistentVolumeClaim, is_used: bool, now: Timestamp) -> Option<PersistentVolumeClaim> {
+    let (word, reason, message) = match is_used {
+        true => ("False", "PodUsingPVC", "A pod is currently referencing this PVC"),
+        false => ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC"),
+    };
+    let mut claim = claim.clone();
+    let status = claim.status.as_mut();
+    let status = status.filter(|status| status.phase.as_deref() == Some("Bound"))?;
+    let conditions = status.conditions.get_or_insert_default();
+    let present = conditions.iter().position(|condition| condition.type_ == UNUSED);
+    if present.is_some_and(|present| conditions[present].status == word) {
+        return None;
+    }
+    let next = PersistentVolumeClaimCondition {
+        type_: UNUSED.to_owned(),
+        status: word.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_transition_time: Some(meta::time(now)),
+        ..PersistentVolumeClaimCondition::default()
+    };
+    match present {
+        Some(present) => conditions[present] = next,
+        None => conditions.push(next),
+    }
+    Some(claim)
 }
 
 /// Whether a pod uses the claim, as the cache says or, when it knows of none, the API server.
@@ -201,6 +255,32 @@ fn uses(pod: &Pod, claim: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_bound_claim_says_since_when_no_pod_names_it() {
+        let check = |phase: &str, said: Option<&str>, is_used: bool, expected: Option<&str>| {
+            let other = json!({"type": "Resizing", "status": "True"});
+            let said = said.map(|said| json!({"type": UNUSED, "status": said}));
+            let conditions: Vec<_> = [Some(other), said].into_iter().flatten().collect();
+            let claim =
+                serde_json::from_value(json!({"metadata": {}, "status": {"phase": phase, "conditions": conditions}}));
+            let next = with_unused(&claim.expect("a claim"), is_used, Timestamp::UNIX_EPOCH);
+            let found = next.map(|claim| {
+                let conditions = claim.status.and_then(|status| status.conditions).unwrap_or_default();
+                assert_eq!(conditions[0].type_, "Resizing");
+                assert_eq!(conditions.len(), 2);
+                conditions[1].status.clone()
+            });
+            assert_eq!(found.as_deref(), expected, "{phase} {is_used}");
+        };
+        check("Pending", None, false, None);
+        check("Bound", None, false, Some("True"));
+        check("Bound", None, true, Some("False"));
+        check("Bound", Some("True"), true, Some("False"));
+        check("Bound", Some("False"), false, Some("True"));
+        check("Bound", Some("True"), false, None);
+        check("Bound", Some("False"), true, None);
+    }
 
     #[test]
     fn a_claim_is_used_by_pods_that_a_node_has_taken() {

@@ -35,5 +35,10 @@ pub fn built_in(minor: Minor) -> BuiltIn {
         scale: rows::scale(minor),
         custom_scale: rows::custom_scale(minor),
         order_of_store: rows::order_of_store,
+        tell: if minor >= Minor::V37 {
+            strategies::declared::tell
+        } else {
+            |_, _, _, _, _| {}
+        },
     }
 }

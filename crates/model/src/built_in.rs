@@ -3,9 +3,14 @@
 use std::sync::Arc;
 
 use kubewright_schema::Minor;
+use kubewright_schema::error::FieldError;
 use kubewright_schema::protobuf::order::Order;
+use serde_json::Value;
 
 use super::Resource;
+
+/// Changes the errors in an object of this group and kind, which was another before or is new.
+pub type Tell = fn(group: &str, kind: &str, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>);
 
 /// The kinds that a server serves beside those of definitions.
 #[derive(Debug)]
@@ -24,4 +29,6 @@ pub struct BuiltIn {
     pub custom_scale: Arc<Resource>,
     /// The order in which the objects of a store are written: that of the kind as which they are stored.
     pub order_of_store: fn(store: &str) -> Order,
+    /// Puts the errors that the rules of a kind find into the words of this version.
+    pub tell: Tell,
 }

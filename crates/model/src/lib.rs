@@ -45,7 +45,7 @@ pub mod user;
 pub mod values;
 
 pub use allocation::{Allocate, AllocatedValue, AllocatedValues, Allocation, ReservedIps, Unallocated};
-pub use built_in::BuiltIn;
+pub use built_in::{BuiltIn, Tell};
 pub use custom::{ConversionWebhook, Custom, Source, Versions};
 pub use ending::{Delete, Ending};
 pub use fields::{FieldRule, Must};

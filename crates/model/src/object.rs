@@ -11,7 +11,7 @@ use kubewright_schema::{budget, names};
 use serde_json::{Map, Value, json};
 
 use crate::env::{self, Env};
-use crate::{NameRule, Resource};
+use crate::{Minor, NameRule, Resource};
 
 pub mod conditions;
 mod update;
@@ -216,9 +216,9 @@ pub fn finalizer_warnings(object: &Value, old: Option<&Value>, resource: &Resour
 }
 
 /// The errors in the metadata of a new object.
-pub fn validate(object: &Value, resource: &Resource) -> Vec<FieldError> {
+pub fn validate(object: &Value, resource: &Resource, minor: Minor) -> Vec<FieldError> {
     let mut errors = validate_identity(object, resource.strategy.names, resource.namespaced);
-    errors.extend(validate_common(object));
+    errors.extend(validate_common(object, minor));
     errors.extend(unqualified_finalizers(object, resource));
     errors
 }
@@ -290,17 +290,24 @@ fn unqualified_finalizers(object: &Value, resource: &Resource) -> Vec<FieldError
 }
 
 /// Labels, annotations, owners and finalizers: checked on create and on update.
-fn validate_common(object: &Value) -> Vec<FieldError> {
+fn validate_common(object: &Value, minor: Minor) -> Vec<FieldError> {
     type Check = fn(&Value, &FieldPath) -> Vec<FieldError>;
-    const CHECKS: [(&str, Check); 4] = [
+    let checks: [(&str, Check); 4] = [
         ("labels", names::labels),
         ("annotations", names::annotations),
-        ("ownerReferences", validate_owners),
+        (
+            "ownerReferences",
+            if minor >= Minor::V37 {
+                declared_owners
+            } else {
+                validate_owners
+            },
+        ),
         ("managedFields", validate_managers),
     ];
     let known = object.get("metadata").and_then(Value::as_object);
     let mut errors = Vec::new();
-    for (field, check) in CHECKS {
+    for (field, check) in checks {
         if let Some(value) = known.and_then(|known| known.get(field)) {
             errors.extend(check(value, &metadata(field)));
         }
@@ -317,7 +324,7 @@ fn validate_common(object: &Value) -> Vec<FieldError> {
 }
 
 /// The errors in the metadata of an object within another. It need not have a name.
-pub fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldError> {
+pub fn validate_embedded(object: &Value, at: &FieldPath, minor: Minor) -> Vec<FieldError> {
     let Some(metadata) = object.get("metadata").filter(|metadata| metadata.is_object()) else {
         return Vec::new();
     };
@@ -326,7 +333,7 @@ pub fn validate_embedded(object: &Value, at: &FieldPath) -> Vec<FieldError> {
         metadata_mut(&mut named).insert("name".to_owned(), json!("fakename"));
     }
     let mut errors = validate_identity(&named, NameRule::PathSegment, !namespace(&named).is_empty());
-    errors.extend(validate_common(&named));
+    errors.extend(validate_common(&named, minor));
     for error in &mut errors {
         error.field = format!("{at}.{}", error.field);
     }
@@ -356,50 +363,81 @@ fn validate_managers(entries: &Value, at: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
+fn text_of<'a>(owner: &'a Value, name: &str) -> &'a str {
+    owner.get(name).and_then(Value::as_str).unwrap_or("")
+}
+
+/// Whether the field of an owner means something: a group alone has no version, and nor has a text with more slashes
+/// than one.
+fn is_said(owner: &Value, name: &str) -> bool {
+    match text_of(owner, name).split_once('/') {
+        Some((_, version)) if name == "apiVersion" => !version.is_empty() && !version.contains('/'),
+        _ => !text_of(owner, name).is_empty(),
+    }
+}
+
 fn validate_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
-    let Some(list) = owners.as_array() else {
-        return Vec::new();
-    };
     let mut errors = Vec::new();
-    let mut controller: Option<(&str, &str)> = None;
-    for owner in list {
-        let field = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or("");
+    for owner in owners.as_array().into_iter().flatten() {
         for (name, message) in [
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
             ("name", "must not be empty"),
             ("uid", "must not be empty"),
         ] {
-            // A group alone has no version; a text with more slashes than one has no meaning.
-            let said = match field(name).split_once('/') {
-                Some((_, version)) if name == "apiVersion" => !version.is_empty() && !version.contains('/'),
-                _ => !field(name).is_empty(),
-            };
-            if !said {
-                errors.push(FieldError::invalid(
-                    at.key(name).to_string(),
-                    json!(field(name)),
-                    message,
-                ));
+            if !is_said(owner, name) {
+                let value = json!(text_of(owner, name));
+                errors.push(FieldError::invalid(at.key(name).to_string(), value, message));
             }
         }
-        if field("apiVersion") == "v1" && field("kind") == "Event" {
-            let message = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(at.to_string(), owner.clone(), message));
-        }
-        if owner.get("controller").and_then(Value::as_bool) == Some(true) {
-            match controller {
-                None => controller = Some((field("kind"), field("name"))),
-                Some((kind, name)) => {
-                    let message = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {kind}/{name} and {}/{}",
-                        field("kind"),
-                        field("name")
-                    );
-                    errors.push(FieldError::invalid(at.to_string(), owners.clone(), message));
+        errors.extend(banned_owner(owner, at));
+    }
+    errors.extend(second_controller(owners, at));
+    errors
+}
+
+/// The same where the rules are declared with the type.
+fn declared_owners(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, owner) in owners.as_array().into_iter().flatten().enumerate() {
+        let at = at.index(index);
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            let path = || at.key(name).to_string();
+            match text_of(owner, name) {
+                "" => errors.push(FieldError::required(path(), "must not be empty")),
+                value if !is_said(owner, name) => {
+                    let message = "must be <group>/<version> or <version>";
+                    errors.push(FieldError::invalid(path(), json!(value), message));
                 }
+                _ => {}
             }
         }
+        errors.extend(banned_owner(owner, &at));
+    }
+    errors.extend(second_controller(owners, at));
+    errors
+}
+
+fn banned_owner(owner: &Value, at: &FieldPath) -> Option<FieldError> {
+    let is_banned = text_of(owner, "apiVersion") == "v1" && text_of(owner, "kind") == "Event";
+    let message = "/v1, Kind=Event is disallowed from being an owner";
+    is_banned.then(|| FieldError::invalid(at.to_string(), owner.clone(), message))
+}
+
+/// Each controller but the first.
+fn second_controller(owners: &Value, at: &FieldPath) -> Vec<FieldError> {
+    let mut controllers = owners.as_array().into_iter().flatten();
+    let mut next = || controllers.find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true));
+    let Some(first) = next() else { return Vec::new() };
+    let name = |owner| format!("{}/{}", text_of(owner, "kind"), text_of(owner, "name"));
+    let mut errors = Vec::new();
+    while let Some(other) = next() {
+        let message = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            name(first),
+            name(other)
+        );
+        errors.push(FieldError::invalid(at.to_string(), owners.clone(), message));
     }
     errors
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use kubewright_schema::budget::{self, Exhausted};
 use kubewright_schema::error::{FieldError, aggregate_texts, distinct};
-use kubewright_schema::internal;
+use kubewright_schema::{Minor, internal};
 use serde_json::{Map, Value, json};
 
 use crate::Resource;
@@ -78,7 +78,7 @@ pub fn body(group: &str, kind: &str, error: &FieldError) -> String {
     let shown = error
         .bad_value
         .as_ref()
-        .and_then(|value| internal::show(group, kind, &error.field, value));
+        .and_then(|value| internal::show(Minor::OLDEST, group, kind, &error.field, value));
     error.body_showing(shown.as_deref())
 }
 

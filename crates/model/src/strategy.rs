@@ -195,6 +195,9 @@ pub struct Strategy {
     pub unknown_field: UnknownField,
     /// The sort key of a table's rows; without one they stand in the order of the list.
     pub table_order: Option<fn(&Value) -> Option<i64>>,
+    /// Of several that call themselves the default one a list marks that which was made last: when this one was made, if
+    /// it calls itself so (StorageClass).
+    pub default_since: Option<fn(&Value) -> Option<&str>>,
     /// A successful delete answers with the object instead of a Status (pods, services, …).
     pub delete_returns_object: bool,
     /// Deleting without a policy orphans the dependents (Job, ReplicationController).
@@ -281,6 +284,7 @@ pub const PLAIN: Strategy = Strategy {
     differs_by_group: false,
     unknown_field: UnknownField::Label,
     table_order: None,
+    default_since: None,
     delete_returns_object: false,
     orphan_by_default: false,
     warns_of_orphans: false,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::budget;
 use crate::schema::{ListType, Schema, SchemaRef, Type as SchemaType};
+use crate::{Minor, budget};
 use kubewright_cel::names::escape;
 use kubewright_cel::types::{Decl, Field, ObjectType, Type};
 
@@ -20,6 +20,8 @@ const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 const MAX_STRING: u64 = MAX_REQUEST - 2;
 /// The longest text of a duration or of a timestamp.
 const MAX_TIME: u64 = 32;
+/// The longest name; a generated one has at least one letter more than what it is generated from.
+const MAX_NAME: i64 = 253;
 const DATE_SIZE: u64 = 12;
 const MIN_DATE_TIME: u64 = 21;
 const MIN_DURATION: u64 = 3;
@@ -44,24 +46,40 @@ const MIN_DURATION: u64 = 3;
 /// assert_eq!(fields["my__dash__list"].decl.max_elements, Some(5));
 /// ```
 pub fn declare(schema: &Schema, root: bool, name: &str) -> Option<Decl> {
-    declare_within(schema, root, name, &mut Vec::new())
+    declare_in(Minor::OLDEST, schema, root, name)
 }
 
-/// `within` are the types of built-in kinds around; one that holds itself is not visible a second time.
-fn declare_within(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+/// The same in a version of Kubernetes: from 1.37 on the names of a resource are not longer than a name may be.
+pub fn declare_in(minor: Minor, schema: &Schema, root: bool, name: &str) -> Option<Decl> {
+    let mut around = Around {
+        types: Vec::new(),
+        minor,
+    };
+    declare_within(schema, root, name, &mut around)
+}
+
+/// Where a schema is declared.
+struct Around {
+    /// The types of built-in kinds around it.
+    types: Vec<&'static str>,
+    minor: Minor,
+}
+
+/// A type of a built-in kind that holds itself is not visible a second time.
+fn declare_within(schema: &Schema, root: bool, name: &str, within: &mut Around) -> Option<Decl> {
     budget::spend(16);
-    let known = schema.name.is_some_and(|name| within.contains(&name));
+    let known = schema.name.is_some_and(|name| within.types.contains(&name));
     if known {
         return None;
     }
-    let around = within.len();
-    within.extend(schema.name);
+    let around = within.types.len();
+    within.types.extend(schema.name);
     let decl = declare_new(schema, root, name, within);
-    within.truncate(around);
+    within.types.truncate(around);
     decl
 }
 
-fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Around) -> Option<Decl> {
     let decl = if schema.int_or_string {
         Decl {
             max_elements: Some(schema.max_length.map_or(MAX_STRING, bytes)),
@@ -69,7 +87,7 @@ fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'stati
             ..Decl::new(Type::Dyn)
         }
     } else if root {
-        declare_object(&with_type_and_object_meta(schema), schema, name, within)
+        declare_object(&with_type_and_object_meta(schema, within.minor), schema, name, within)
     } else {
         match schema.type_? {
             SchemaType::Array => declare_list(schema, name, within)?,
@@ -89,7 +107,7 @@ fn declare_new(schema: &Schema, root: bool, name: &str, within: &mut Vec<&'stati
     })
 }
 
-fn declare_list(schema: &Schema, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+fn declare_list(schema: &Schema, name: &str, within: &mut Around) -> Option<Decl> {
     let items = schema.items.as_ref()?;
     let decl = declare_within(items, items.embedded_resource, &format!("{name}.@idx"), within)?;
     let max = match schema.max_items {
@@ -105,7 +123,7 @@ fn declare_list(schema: &Schema, name: &str, within: &mut Vec<&'static str>) -> 
     })
 }
 
-fn declare_map(schema: &Schema, values: &SchemaRef, name: &str, within: &mut Vec<&'static str>) -> Option<Decl> {
+fn declare_map(schema: &Schema, values: &SchemaRef, name: &str, within: &mut Around) -> Option<Decl> {
     let decl = declare_within(values, values.embedded_resource, &format!("{name}.@elem"), within)?;
     let max = match schema.max_properties {
         Some(max) => natural(max),
@@ -114,12 +132,7 @@ fn declare_map(schema: &Schema, values: &SchemaRef, name: &str, within: &mut Vec
     Some(Decl::map(decl, max))
 }
 
-fn declare_object(
-    properties: &BTreeMap<String, SchemaRef>,
-    schema: &Schema,
-    name: &str,
-    within: &mut Vec<&'static str>,
-) -> Decl {
+fn declare_object(properties: &BTreeMap<String, SchemaRef>, schema: &Schema, name: &str, within: &mut Around) -> Decl {
     let mut fields = BTreeMap::new();
     let mut min_serialized_size = 2;
     for (property, schema_of) in properties {
@@ -175,7 +188,7 @@ fn declare_string(schema: &Schema) -> Decl {
 }
 
 /// The properties of a resource, with those that every resource has.
-fn with_type_and_object_meta(schema: &Schema) -> BTreeMap<String, SchemaRef> {
+fn with_type_and_object_meta(schema: &Schema, minor: Minor) -> BTreeMap<String, SchemaRef> {
     let is = |properties: &BTreeMap<String, SchemaRef>, name: &str, type_: SchemaType| {
         properties.get(name).is_some_and(|schema| schema.type_ == Some(type_))
     };
@@ -187,14 +200,23 @@ fn with_type_and_object_meta(schema: &Schema) -> BTreeMap<String, SchemaRef> {
         && text(&properties["metadata"].properties, "name")
         && text(&properties["metadata"].properties, "generateName");
     let mut properties = properties.clone();
-    if complete {
+    if complete && minor < Minor::V37 {
         return properties;
     }
-    let string = SchemaRef::new(Schema {
-        type_: Some(SchemaType::String),
-        ..Schema::default()
+    let text_of = |max_length: Option<i64>| {
+        SchemaRef::new(Schema {
+            type_: Some(SchemaType::String),
+            max_length,
+            ..Schema::default()
+        })
+    };
+    let known = properties.get("metadata");
+    let said = |name: &str| known.and_then(|metadata| metadata.properties.get(name)?.max_length);
+    let names = [("name", MAX_NAME), ("generateName", MAX_NAME - 1)].map(|(name, most)| {
+        let most = (minor >= Minor::V37).then(|| said(name).map_or(most, |said| said.min(most)));
+        (name.to_owned(), text_of(most))
     });
-    let names = ["name", "generateName"].map(|name| (name.to_owned(), string.clone()));
+    let string = text_of(None);
     let metadata = Schema {
         type_: Some(SchemaType::Object),
         properties: BTreeMap::from(names),

@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 
 use crate::check::{At, Errors, webhook};
 use crate::error::FieldError;
-use crate::measure;
 use crate::names;
 use crate::path::FieldPath;
 use crate::structural::{self, check_crd_schema_update};
+use crate::{Minor, measure};
 
 /// The errors in a definition, as the API server reports them; `old` is the definition before the change.
 ///
@@ -33,6 +33,11 @@ use crate::structural::{self, check_crd_schema_update};
 /// assert_eq!(errors[0].to_string(), "spec.group: Invalid value: \"b\": should be a domain with at least one dot");
 /// ```
 pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    check_in(Minor::OLDEST, new, old)
+}
+
+/// The same in a version of Kubernetes.
+pub fn check_in(minor: Minor, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new);
     let spec = at.key("spec");
@@ -57,7 +62,7 @@ pub fn check(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
             "must be false in order to use defaults in the schema",
         );
     }
-    let compared = Spec::new(spec.clone());
+    let compared = Spec::new(spec.clone(), minor);
     versions(&mut errors, &compared, old);
     kind_names(&mut errors, &spec.key("names"));
     if let Some(first) = spec.key("versions").items().next() {
@@ -227,11 +232,12 @@ const HOISTED: [(&str, &str); 4] = [
 struct Spec<'a> {
     at: At<'a>,
     hoisted: Vec<(&'static str, &'static str)>,
+    minor: Minor,
 }
 
 impl<'a> Spec<'a> {
     /// Compares the versions, which may be many, once.
-    fn new(at: At<'a>) -> Self {
+    fn new(at: At<'a>, minor: Minor) -> Self {
         let versions = at.value.get("versions").and_then(Value::as_array);
         let is_same = |(field, _): &(&str, &str)| {
             let mut all = versions
@@ -242,7 +248,7 @@ impl<'a> Spec<'a> {
                 .is_some_and(|first| !first.is_null() && all.all(|other| measure::same(first, other)))
         };
         let hoisted = HOISTED.into_iter().filter(is_same).collect();
-        Spec { at, hoisted }
+        Spec { at, hoisted, minor }
     }
 
     /// Where a field is that stands at the top.
@@ -329,7 +335,7 @@ fn version(errors: &mut Errors, spec: &Spec<'_>, version: &At<'_>, level: Level,
         let at = path.key("openAPIV3Schema");
         let status = version.keys(&["subresources", "status"]).present();
         root::check(errors, &schema.moved(at.clone()), status);
-        errors.extend(check_crd_schema_update(schema.value, &at, unchanged));
+        errors.extend(check_crd_schema_update(schema.value, &at, unchanged, spec.minor));
     }
     let path = spec.place(version, "subresources");
     let subresources = version.key("subresources");

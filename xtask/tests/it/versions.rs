@@ -11,9 +11,20 @@ use crate::{files, root};
 /// Each file with the number of its lines that name a version, and what differs.
 const PLACES: &[(&str, usize, &str)] = &[
     (
-        "crates/apiserver/src/server/apply.rs",
+        "crates/apiserver/src/admission/webhook/config.rs",
         1,
-        "what errors call a configuration",
+        "reviews that webhooks do not see",
+    ),
+    ("crates/apiserver/src/discovery.rs", 1, "the hashes of storage versions"),
+    (
+        "crates/apiserver/src/server/apply.rs",
+        2,
+        "what errors call a configuration, and what the audit log cannot take",
+    ),
+    (
+        "crates/apiserver/src/server/delete/preconditions.rs",
+        1,
+        "the message for a definition that is another one",
     ),
     (
         "crates/apiserver/src/server/patch.rs",
@@ -21,26 +32,85 @@ const PLACES: &[(&str, usize, &str)] = &[
         "the error for a patch that is no JSON",
     ),
     (
+        "crates/apiserver/src/server/special/binding.rs",
+        1,
+        "whether the name of a node is checked",
+    ),
+    (
+        "crates/apiserver/src/server/special/eviction.rs",
+        1,
+        "the cause if a budget is below zero",
+    ),
+    (
+        "crates/apiserver/src/server/special/proxy.rs",
+        1,
+        "where a service's addresses are looked up",
+    ),
+    (
         "crates/apiserver/src/server/special/review.rs",
         2,
         "the field of an error in an access review",
+    ),
+    (
+        "crates/apiserver/src/server/special/scale/mod.rs",
+        1,
+        "whether the metadata of a scale are checked",
+    ),
+    (
+        "crates/apiserver/src/server/special/token_request.rs",
+        2,
+        "tokens for webhooks",
+    ),
+    (
+        "crates/apiserver/src/server/upkeep/mod.rs",
+        1,
+        "whether endpoints go with their service",
     ),
     (
         "crates/apiserver/src/server/write.rs",
         1,
         "whether an error is told twice",
     ),
+    (
+        "crates/apiserver/src/server/write/stages.rs",
+        1,
+        "what an update that creates may say of itself",
+    ),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
-    ("crates/kinds/src/rows/access.rs", 6, "kinds and strategies"),
+    (
+        "crates/controllers/src/protection.rs",
+        1,
+        "whether a claim says that it is unused",
+    ),
+    ("crates/kinds/src/lib.rs", 1, "the words of declared rules"),
+    ("crates/kinds/src/rows/access.rs", 2, "kinds"),
+    ("crates/kinds/src/rows/core.rs", 1, "strategies"),
     ("crates/kinds/src/rows/extension.rs", 5, "kinds and strategies"),
-    ("crates/kinds/src/rows/scheduling.rs", 2, "kinds and strategies"),
-    ("crates/kinds/src/rows/storage.rs", 3, "kinds and strategies"),
+    ("crates/kinds/src/rows/scheduling.rs", 1, "kinds"),
+    ("crates/kinds/src/rows/storage.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/workloads.rs", 3, "strategies"),
     (
-        "crates/kinds/src/strategies/pods/mod.rs",
+        "crates/kinds/src/strategies/declared.rs",
         1,
-        "projected volumes that a gate opened",
+        "the structs that errors show",
     ),
+    (
+        "crates/kinds/src/strategies/definitions.rs",
+        2,
+        "what rules about names cost",
+    ),
+    (
+        "crates/kinds/src/strategies/pods/mod.rs",
+        2,
+        "what an update of a pod keeps, and projected volumes that a gate opened",
+    ),
+    ("crates/model/src/object.rs", 1, "the errors about owners"),
+    (
+        "crates/schema/src/declare.rs",
+        2,
+        "how long a name is to the cost of a rule",
+    ),
+    ("crates/schema/src/internal/table.rs", 2, "the structs that errors show"),
     (
         "crates/schema/src/schema/catalog.rs",
         1,

@@ -220,6 +220,11 @@ impl Snapshot {
         self.kinds.minor()
     }
 
+    /// Puts the errors in an object of a built-in kind into the words of the version.
+    pub(crate) fn tell(&self) -> Tell {
+        self.kinds.built_in.tell
+    }
+
     /// The row of the Scale that `/scale` of built-in kinds shows, and that all kinds are read by.
     pub(crate) fn scale(&self) -> &Arc<Resource> {
         &self.kinds.built_in.scale

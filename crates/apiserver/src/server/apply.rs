@@ -127,7 +127,12 @@ impl Configuration {
         let decoded = match schema_decode::json(body) {
             Ok(decoded) if decoded.duplicates.is_empty() && !escaped => decoded,
             _ => schema_decode::yaml(body).map_err(|error| {
-                Status::bad_request(format!("error decoding {what}: error converting YAML to JSON: {error}"))
+                // What may be JSON is not converted for the audit log, where anything else fails.
+                let is_converted = minor >= Minor::V37 && !body.trim_ascii_start().starts_with(b"{");
+                Status::bad_request(match is_converted {
+                    true => format!("error encoding patch: {error}"),
+                    false => format!("error decoding {what}: error converting YAML to JSON: {error}"),
+                })
             })?,
         };
         if !matches!(decoded.value, Value::Object(_) | Value::Null) {

@@ -12,7 +12,7 @@ use kubewright_schema::structural;
 use serde_json::{Value, json};
 
 use super::write::Part;
-use crate::model::{Custom, Resource, ScalePaths, Subresource};
+use crate::model::{Custom, Minor, Resource, ScalePaths, Subresource};
 
 /// The errors, and the words about parts that did not change. `others` are the errors found before.
 pub(super) fn validate(
@@ -22,13 +22,14 @@ pub(super) fn validate(
     part: Part,
     others: &[FieldError],
     patterns: &Patterns,
+    minor: Minor,
 ) -> (Vec<FieldError>, Vec<String>) {
     let Some(custom) = &resource.custom else {
         return (Vec::new(), Vec::new());
     };
     let mut errors = schema(resource, object, old, part);
     if part != Part::Status {
-        errors.extend(super::embedded::validate(object, &resource.schema));
+        errors.extend(super::embedded::validate(object, &resource.schema, minor));
     }
     let scale = resource.subresources.iter().find_map(|subresource| match subresource {
         Subresource::Scale(paths) => Some(paths),

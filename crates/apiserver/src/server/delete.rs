@@ -240,7 +240,7 @@ impl Writer<'_> {
             };
             let shown = self.server.show_one(&resource, present.clone()).await?;
             let old = full(&resource, shown.value());
-            check_preconditions(&resource, name, &old, options)?;
+            check_preconditions(&resource, name, &old, options, self.server.config.minor)?;
             // A tree of values takes twenty times the memory of its text: no copy outlives its last use.
             drop(shown);
             self.admit_delete(namespace, name, old, options, admit).await?;

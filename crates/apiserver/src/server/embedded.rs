@@ -9,7 +9,7 @@ use kubewright_schema::schema::SchemaRef;
 use kubewright_schema::{catalog, names, structural};
 use serde_json::{Map, Value, json};
 
-use crate::model::object;
+use crate::model::{Minor, object};
 
 /// Whether there is an object within.
 fn holds(value: &Value, schema: &SchemaRef) -> bool {
@@ -119,7 +119,7 @@ pub(crate) fn drop_malformed(object: &mut Value, schema: &SchemaRef) {
 }
 
 /// The errors in the `apiVersion`, `kind` and metadata of each embedded object.
-pub(crate) fn validate(object: &Value, schema: &SchemaRef) -> Vec<FieldError> {
+pub(crate) fn validate(object: &Value, schema: &SchemaRef, minor: Minor) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !holds(object, schema) {
         return errors;
@@ -150,7 +150,7 @@ pub(crate) fn validate(object: &Value, schema: &SchemaRef) -> Vec<FieldError> {
             };
             errors.extend(why.map(|why| FieldError::invalid(at.key("kind"), json!(kind), why)));
         }
-        errors.extend(object::validate_embedded(&Value::Object(map.clone()), at));
+        errors.extend(object::validate_embedded(&Value::Object(map.clone()), at, minor));
     });
     errors
 }

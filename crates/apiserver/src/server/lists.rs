@@ -15,9 +15,9 @@ use super::respond::{encode, prefix, say_version, shown_from};
 use super::watch::Selection;
 use crate::body::{Body, LongBody};
 use crate::json;
-use crate::model::Resource;
 use crate::model::form::bare;
 use crate::model::form::full;
+use crate::model::{Resource, object};
 use crate::storage::{Entry, StoredObject};
 use crate::table::{self, Options, Rows, frame, write_partial};
 use crate::wire::yaml;
@@ -290,12 +290,30 @@ pub(super) fn table_body(resource: &Resource, list: List, options: Options, vers
     Bytes::from(out)
 }
 
+/// The name of the one that a list marks as default: the last that was made, and the first by its name of several.
+fn default_of(resource: &Resource, items: &[Item]) -> Option<String> {
+    let since = resource.strategy.default_since?;
+    let mut found: Option<(String, String)> = None;
+    for item in items {
+        let stored = item.object();
+        let (made, name) = (since(stored.value()), object::name(stored.value()));
+        let is_later = |(known, first): &(String, String), made: &str| {
+            made > known.as_str() || (made == known && name < first.as_str())
+        };
+        if let Some(made) = made.filter(|made| found.as_ref().is_none_or(|known| is_later(known, made))) {
+            found = Some((made.to_owned(), name.to_owned()));
+        }
+    }
+    found.map(|(_, name)| name)
+}
+
 fn write_rows(out: &mut Vec<u8>, resource: &Resource, mut items: Vec<Item>, options: Options, version: &str) {
     if let Some(order) = resource.strategy.table_order {
         items.sort_by_cached_key(|item| order(&full(resource, item.object().value())));
     }
     let rows = Rows::new(resource, options);
     let order = Order::of_kind(version, "TableRow");
+    let default = default_of(resource, &items);
     for (index, item) in items.into_iter().enumerate() {
         let stored = item.object();
         let object = full(resource, stored.value());
@@ -303,6 +321,9 @@ fn write_rows(out: &mut Vec<u8>, resource: &Resource, mut items: Vec<Item>, opti
             object: &object,
             stored: Some(stored.value()),
         });
+        if default.as_deref() == Some(object::name(&object)) {
+            row["cells"][0] = Value::from(format!("{} (default)", object::name(&object)));
+        }
         say_version(&mut row, options, version);
         if index > 0 {
             out.push(b',');

@@ -43,6 +43,9 @@ pub(super) use store::Present;
 /// from hanging.
 const MAX_ATTEMPTS: usize = 1000;
 
+/// Groups whose servers have no rules that are declared with a type.
+const WITHOUT_DECLARED: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
 /// Which part of an object a write is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -215,7 +218,8 @@ impl<'a> Writer<'a> {
 
     /// Holds a custom resource against its definition.
     fn check_custom(&mut self, object: &Value, old: Option<&Value>, part: Part, errors: &mut Vec<FieldError>) {
-        let (found, warnings) = custom::validate(&self.resource, object, old, part, errors, &self.server.patterns);
+        let (patterns, minor) = (&self.server.patterns, self.server.config.minor);
+        let (found, warnings) = custom::validate(&self.resource, object, old, part, errors, patterns, minor);
         self.warnings.extend(warnings);
         errors.extend(found);
     }
@@ -226,22 +230,29 @@ impl<'a> Writer<'a> {
     }
 
     /// Refuses an object with errors, of which there may be as many as it has fields.
-    fn refuse(&self, name: &str, mut errors: Vec<FieldError>) -> Result<(), Status> {
+    fn refuse(&self, object: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Result<(), Status> {
+        if errors.is_empty() {
+            return Ok(());
+        }
         let fits = self.resource.strategy.fits_this_machine;
         let fits = fits.filter(|_| self.server.config.loopback_endpoints);
         errors.retain(|error| fits.is_none_or(|detail| error.detail != detail));
+        if self.resource.custom.is_none() {
+            let tell = self.server.registry.snapshot().tell();
+            tell(self.kind_group(), &self.resource.kind, object, old, &mut errors);
+        }
         // From 1.37 on an error that two rules find is told once, where rules may be declared with a type: not by the
         // servers of definitions and of APIServices.
-        let has_own_server = self.resource.storage_prefix().contains('/');
+        let has_own_server = self.resource.custom.is_some() || WITHOUT_DECLARED.contains(&self.kind_group());
         if self.server.config.minor >= Minor::V37 && !has_own_server {
             let mut told = BTreeSet::new();
             errors.retain(|error| told.insert(error.to_string()));
         }
         if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Status::invalid(self.kind_group(), &self.resource.kind, name, &errors))
+            return Ok(());
         }
+        let name = object::name(object);
+        Err(Status::invalid(self.kind_group(), &self.resource.kind, name, &errors))
     }
 
     /// Allocates the scarce values of the object. When that fails, nothing else is checked.

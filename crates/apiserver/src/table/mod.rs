@@ -165,10 +165,8 @@ impl<'r> Rows<'r> {
 
 /// Kinds without a printer of their own: Kubernetes writes `null` for their empty tables.
 fn plain(resource: &Resource) -> bool {
-    resource
-        .columns
-        .get(1)
-        .is_some_and(|column| column.name == "Created At")
+    let is_it = |column: &Column| column.name == "Created At";
+    resource.columns.get(1).is_some_and(is_it) || (resource.custom.is_none() && resource.columns.iter().any(is_it))
 }
 
 /// The conditions of a row beyond the cells: whether a pod has ended.

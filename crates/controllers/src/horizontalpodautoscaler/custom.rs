@@ -177,6 +177,10 @@ fn size_by(value: i128, target: &MetricTarget, scene: &ScaleContext<'_>) -> Resu
         value: Some(quantity(value)),
         ..MetricValueStatus::default()
     };
+    // From no pod at all it goes by the ratio alone.
+    if in_spec == 0 {
+        return Ok((measure::ceil(ratio), current));
+    }
     if measure::is_near(ratio, scene.tolerance) {
         return Ok((in_spec, current));
     }
@@ -314,6 +318,19 @@ mod tests {
             requests("10500m"),
             &two(),
             Ok((2, name, json!({ "value": "10500m" }))),
+        );
+        // From no pod, and back to none.
+        check(
+            object(value("10")),
+            requests("25"),
+            &[],
+            Ok((3, name, json!({ "value": "25" }))),
+        );
+        check(
+            object(value("10")),
+            requests("0"),
+            &two(),
+            Ok((0, name, json!({ "value": "0" }))),
         );
         let ready_one = [pod("a", None, true), pod("b", None, false)];
         check(

@@ -430,7 +430,7 @@ impl Reconciler for Autoscaler {
         let mut metrics = None;
         let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
             Some((size, why)) => (size, why.to_owned()),
-            None if present == 0 => {
+            None if present == 0 && spec.min_replicas != Some(0) => {
                 let message = "scaling is disabled since the replica count of the target is zero".to_owned();
                 said.push(("ScalingActive", false, "ScalingDisabled", message));
                 (0, String::new())

@@ -230,8 +230,16 @@ fn updating<'a>(shape: &Shape<'_>, replicas: &Replicas<'a>, now: Timestamp, step
         return;
     };
     let room = max_unavailable.saturating_sub(shape.unavailable(replicas, now));
-    let old = targets.map(|(_, &pod)| pod).filter(|pod| is_old(pod)).take(room);
-    steps.extend(old.map(Step::Delete));
+    let old = targets.map(|(_, &pod)| pod).filter(|pod| is_old(pod));
+    // In parallel those that do not work anyway go first, and beside the others.
+    let (broken, working): (Vec<&Pod>, Vec<&Pod>) =
+        old.partition(|pod| !shape.ordered && shape.is_unavailable(pod, now));
+    steps.extend(
+        broken
+            .into_iter()
+            .chain(working.into_iter().take(room))
+            .map(Step::Delete),
+    );
 }
 
 #[cfg(test)]
@@ -388,6 +396,17 @@ mod tests {
             "parallel maxUnavailable=2",
             &["db-0 ready old", "db-1 ready old", "db-2 running"],
             "-db-1",
+        );
+        // In parallel a bad revision does not keep from the next one.
+        check(
+            "parallel maxUnavailable=1",
+            &["db-0 ready old", "db-1 running old", "db-2 ready old"],
+            "-db-1",
+        );
+        check(
+            "parallel maxUnavailable=3",
+            &["db-0 ready old", "db-1 running old", "db-2 ready old"],
+            "-db-1 -db-2 -db-0",
         );
         // A bad revision waits; in order it is not replaced while it does not work.
         check("", &["db-0 ready old", "db-1 ready old", "db-2 running old"], "");

@@ -13,7 +13,10 @@ use kubewright_model::Cell;
 use kubewright_model::age;
 use kubewright_model::values::{At, get};
 pub(crate) use metrics::{NODE_METRICS, POD_METRICS};
-pub(crate) use storage::{ATTACHMENT, ATTRIBUTES_CLASS, CLAIM, CSI_NODE, DRIVER, STORAGE_CLASS, VOLUME};
+pub(crate) use storage::{
+    ATTACHMENT, ATTRIBUTES_CLASS, CLAIM, CSI_NODE, DRIVER, STORAGE_CLASS, STORAGE_CLASS_SINCE_37, VOLUME,
+    is_default_class,
+};
 use storage::{UNSET, deleted, plain};
 
 /// The texts of a list, with commas.

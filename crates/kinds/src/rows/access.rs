@@ -8,7 +8,7 @@ use kubewright_schema::budget;
 
 use super::{CLUSTER, KIND, Kind, row};
 use crate::cells;
-use crate::strategies::{certificates, rbac, since_37, trust};
+use crate::strategies::{certificates, rbac, trust};
 use kubewright_model::{Minor, PerMinor, Resource, Subresource, Verbs};
 
 /// Answered and never stored, so never shown in a Table.
@@ -114,7 +114,6 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         namespaced: false,
         cells: cells::BINDING,
         strategy: rbac::CLUSTER_ROLE_BINDING,
-        changed: &[(Minor::V37, since_37::CLUSTER_ROLE_BINDING)],
         ..RBAC
     },
     Kind {
@@ -123,7 +122,6 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         namespaced: false,
         cells: cells::PLAIN,
         strategy: rbac::CLUSTER_ROLE,
-        changed: &[(Minor::V37, since_37::CLUSTER_ROLE)],
         ..RBAC
     },
     Kind {
@@ -131,7 +129,6 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         plural: "rolebindings",
         cells: cells::BINDING,
         strategy: rbac::ROLE_BINDING,
-        changed: &[(Minor::V37, since_37::ROLE_BINDING)],
         ..RBAC
     },
     Kind {
@@ -139,7 +136,6 @@ pub(super) const RBAC_KINDS: &[Kind] = &[
         plural: "roles",
         cells: cells::PLAIN,
         strategy: rbac::ROLE,
-        changed: &[(Minor::V37, since_37::ROLE)],
         ..RBAC
     },
 ];

@@ -4,7 +4,7 @@ use super::events::EVENT_FIELDS;
 use super::{CLUSTER, KIND, Kind, SCALE};
 use crate::cells;
 use crate::strategies::{core, events, limit_ranges, nodes, pods, policy, services, storage, workloads};
-use kubewright_model::{Connection, Subresource, Verbs, Way};
+use kubewright_model::{Connection, Minor, Subresource, Verbs, Way};
 
 /// A ReplicationController selects by plain labels; `Scale` shows them as a text all the same.
 const LABELS_SCALE: Subresource = SCALE;
@@ -131,6 +131,7 @@ pub(super) const CORE: &[Kind] = &[
         ],
         cells: cells::POD,
         strategy: pods::POD,
+        changed: &[(Minor::V37, pods::POD_SINCE_37)],
         ..KIND
     },
     Kind {

@@ -50,6 +50,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         plural: "mutatingwebhookconfigurations",
         cells: cells::WEBHOOKS,
         strategy: webhooks::MUTATING,
+        changed: &[(Minor::V37, since_37::MUTATING_WEBHOOKS)],
         ..ADMISSION
     },
     Kind {
@@ -65,7 +66,6 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         plural: "validatingadmissionpolicybindings",
         cells: cells::POLICY_BINDING,
         strategy: admission_policies::VALIDATING_BINDING,
-        changed: &[(Minor::V37, since_37::VALIDATING_BINDING)],
         ..ADMISSION
     },
     Kind {
@@ -73,6 +73,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         plural: "validatingwebhookconfigurations",
         cells: cells::WEBHOOKS,
         strategy: webhooks::VALIDATING,
+        changed: &[(Minor::V37, since_37::VALIDATING_WEBHOOKS)],
         ..ADMISSION
     },
 ];
@@ -101,6 +102,10 @@ pub(super) const DEFINITIONS: &[Kind] = &[
     Kind {
         since: Minor::V37,
         cells: cells::DEFINITION,
+        strategy: Strategy {
+            ending: Some(&endings::ENDING),
+            ..definitions::DEFINITION_SINCE_37
+        },
         ..DEFINITION
     },
 ];
@@ -129,7 +134,6 @@ pub(super) const FLOW_CONTROL: &[Kind] = &[
         plural: "prioritylevelconfigurations",
         cells: cells::PRIORITY_LEVEL,
         strategy: flow::LEVEL,
-        changed: &[(Minor::V37, since_37::LEVEL)],
         ..FLOW
     },
 ];

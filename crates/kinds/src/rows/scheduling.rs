@@ -2,7 +2,7 @@
 
 use super::{CLUSTER, KIND, Kind};
 use crate::cells;
-use crate::strategies::{core, devices, policy, since_37};
+use crate::strategies::{core, devices, policy};
 use kubewright_model::{Minor, Subresource};
 
 const RESOURCE: Kind = Kind {
@@ -35,7 +35,6 @@ pub(super) const NODE: &[Kind] = &[Kind {
     plural: "runtimeclasses",
     cells: cells::RUNTIME_CLASS,
     strategy: policy::RUNTIME_CLASS,
-    changed: &[(Minor::V37, since_37::RUNTIME_CLASS)],
     ..CLUSTER
 }];
 

@@ -18,6 +18,15 @@ const CSI_NODE: Kind = Kind {
     ..STORAGE
 };
 
+const STORAGE_CLASS: Kind = Kind {
+    kind: "StorageClass",
+    plural: "storageclasses",
+    short_names: &["sc"],
+    cells: cells::STORAGE_CLASS,
+    strategy: storage::CLASS,
+    ..STORAGE
+};
+
 pub(super) const STORAGE_KINDS: &[Kind] = &[
     Kind {
         kind: "CSIDriver",
@@ -46,12 +55,14 @@ pub(super) const STORAGE_KINDS: &[Kind] = &[
         ..STORAGE
     },
     Kind {
-        kind: "StorageClass",
-        plural: "storageclasses",
-        short_names: &["sc"],
-        cells: cells::STORAGE_CLASS,
-        strategy: storage::CLASS,
-        ..STORAGE
+        until: Minor::V36,
+        ..STORAGE_CLASS
+    },
+    Kind {
+        since: Minor::V37,
+        cells: cells::STORAGE_CLASS_SINCE_37,
+        strategy: since_37::STORAGE_CLASS,
+        ..STORAGE_CLASS
     },
     Kind {
         kind: "VolumeAttachment",

@@ -3,12 +3,12 @@
 //! Not here: the validation of a definition ([`kubewright_schema::definition`]), conditions and accepted names
 //! (`registry::crd`).
 
-use kubewright_schema::definition::{check, unknown_formats};
+use kubewright_schema::definition::{check_in, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
 use super::check::{At, Errors, check_fields, child, ensure, fill, fill_text, fixed, get, keep, text};
-use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{GenerationRule, Minor, PLAIN, StatusMetadata, Strategy, StrategyContext};
 
 /// How CustomResourceDefinitions are written.
 pub(crate) const DEFINITION: Strategy = Strategy {
@@ -26,8 +26,8 @@ pub(crate) const DEFINITION: Strategy = Strategy {
             stored_version(object);
         }
     },
-    validate_create: definition,
-    validate_update: update,
+    validate_create: |new| definition(new, Minor::OLDEST),
+    validate_update: |new, old| update(new, old, Minor::OLDEST),
     warnings: |new, old| {
         // What a definition had before was reported then.
         let before = old.map(unknown_formats).unwrap_or_default();
@@ -37,6 +37,13 @@ pub(crate) const DEFINITION: Strategy = Strategy {
             .collect()
     },
     ..PLAIN
+};
+
+/// The same from Kubernetes 1.37 on, where rules about names cost less.
+pub(crate) const DEFINITION_SINCE_37: Strategy = Strategy {
+    validate_create: |new| definition(new, Minor::V37),
+    validate_update: |new, old| update(new, old, Minor::V37),
+    ..DEFINITION
 };
 
 fn default(object: &mut Value) {
@@ -113,14 +120,14 @@ fn stored_version(object: &mut super::check::Object) {
 }
 
 /// `ValidateCustomResourceDefinition`.
-fn definition(new: &Value) -> Vec<FieldError> {
-    check(new, None)
+fn definition(new: &Value, minor: Minor) -> Vec<FieldError> {
+    check_in(minor, new, None)
 }
 
 /// `ValidateCustomResourceDefinitionUpdate`.
-fn update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn update(new: &Value, old: &Value, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
-    errors.extend(check(new, Some(old)));
+    errors.extend(check_in(minor, new, Some(old)));
     let (spec, was) = (At::root(new).key("spec"), At::root(old).key("spec"));
     let rules = [
         fixed(&["group"], "validateCustomResourceDefinitionSpecUpdate"),

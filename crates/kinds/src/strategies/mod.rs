@@ -17,6 +17,7 @@ pub(crate) mod certificates;
 pub(crate) mod check;
 pub(crate) mod core;
 pub(crate) mod cron;
+pub(crate) mod declared;
 pub(crate) mod definitions;
 pub(crate) mod devices;
 pub(crate) mod events;

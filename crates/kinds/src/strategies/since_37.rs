@@ -1,119 +1,19 @@
 //! What kinds of older versions of Kubernetes do otherwise from 1.37 on: each strategy is the older one with the
 //! functions that differ. Rows name them in `changed`.
 //!
-//! Most differences are words: rules that are declared with their types since then take over, and say less.
+//! Not here: the words of errors, which rules that are declared with their types say otherwise (`declared`).
+
+use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
-use super::check::{At, child, ensure, fill, keep};
+use super::check::{At, Errors, child, ensure, fill, keep};
 use super::system::{empty_status, ensure_status};
-use super::{admission_policies, autoscaling, flow, policy, rbac, storage, workloads};
+use super::{autoscaling, storage, webhooks, workloads};
+use crate::cells::is_default_class;
+use kubewright_model::facts::REVIEWS;
 use kubewright_model::{GenerationRule, MetadataChecks, StatusMetadata, Strategy};
-
-/// The errors with other words where one has these.
-fn reworded(mut errors: Vec<FieldError>, old: &str, new: &str) -> Vec<FieldError> {
-    for error in errors.iter_mut().filter(|error| error.detail == old) {
-        new.clone_into(&mut error.detail);
-    }
-    errors
-}
-
-const CANNOT_CHANGE: &str = "cannot change roleRef";
-const IMMUTABLE: &str = "field is immutable";
-
-/// How RoleBindings are written.
-pub(crate) const ROLE_BINDING: Strategy = Strategy {
-    validate_update: |new, old| reworded((rbac::ROLE_BINDING.validate_update)(new, old), CANNOT_CHANGE, IMMUTABLE),
-    ..rbac::ROLE_BINDING
-};
-
-/// How ClusterRoleBindings are written.
-pub(crate) const CLUSTER_ROLE_BINDING: Strategy = Strategy {
-    validate_update: |new, old| {
-        reworded(
-            (rbac::CLUSTER_ROLE_BINDING.validate_update)(new, old),
-            CANNOT_CHANGE,
-            IMMUTABLE,
-        )
-    },
-    ..rbac::CLUSTER_ROLE_BINDING
-};
-
-const WITHOUT_VERBS: &str = "verbs must contain at least one value";
-
-/// How Roles are written.
-pub(crate) const ROLE: Strategy = Strategy {
-    validate_create: |new| reworded((rbac::ROLE.validate_create)(new), WITHOUT_VERBS, ""),
-    validate_update: |new, old| reworded((rbac::ROLE.validate_update)(new, old), WITHOUT_VERBS, ""),
-    ..rbac::ROLE
-};
-
-/// How ClusterRoles are written.
-pub(crate) const CLUSTER_ROLE: Strategy = Strategy {
-    validate_create: |new| reworded((rbac::CLUSTER_ROLE.validate_create)(new), WITHOUT_VERBS, ""),
-    validate_update: |new, old| reworded((rbac::CLUSTER_ROLE.validate_update)(new, old), WITHOUT_VERBS, ""),
-    ..rbac::CLUSTER_ROLE
-};
-
-const WITHOUT_ACTIONS: &str = "at least one validation action is required";
-
-/// How ValidatingAdmissionPolicyBindings are written.
-pub(crate) const VALIDATING_BINDING: Strategy = Strategy {
-    validate_create: |new| {
-        reworded(
-            (admission_policies::VALIDATING_BINDING.validate_create)(new),
-            WITHOUT_ACTIONS,
-            "",
-        )
-    },
-    validate_update: |new, old| {
-        reworded(
-            (admission_policies::VALIDATING_BINDING.validate_update)(new, old),
-            WITHOUT_ACTIONS,
-            "",
-        )
-    },
-    ..admission_policies::VALIDATING_BINDING
-};
-
-/// How RuntimeClasses are written. The error about the handler does not show it.
-pub(crate) const RUNTIME_CLASS: Strategy = Strategy {
-    validate_update: |new, old| {
-        let mut errors = (policy::RUNTIME_CLASS.validate_update)(new, old);
-        if new.get("handler") != old.get("handler") {
-            // The value is nothing at all, which the struct of the kind does not show.
-            let detail = format!("null: {IMMUTABLE}");
-            errors.push(FieldError {
-                bad_value: None,
-                ..FieldError::invalid("handler", Value::Null, detail)
-            });
-        }
-        errors
-    },
-    fields: &[],
-    ..policy::RUNTIME_CLASS
-};
-
-/// How PriorityLevelConfigurations are written.
-pub(crate) const LEVEL: Strategy = Strategy {
-    validate_create: level,
-    validate_update: |new, _| level(new),
-    ..flow::LEVEL
-};
-
-fn level(new: &Value) -> Vec<FieldError> {
-    let errors = (flow::LEVEL.validate_create)(new);
-    let errors = reworded(errors, "must not be empty if limited.limitResponse.type is Limited", "");
-    let mut errors = reworded(errors, "must be nil if the type is not Limited", "");
-    // What may not be there is looked at all the same.
-    let limited = At::root(new).keys(&["spec", "limited"]);
-    let kind = limited.keys(&["limitResponse", "type"]);
-    if errors.iter().any(|error| error.field == "spec.limited") && limited.present() && kind.text().is_empty() {
-        errors.push(FieldError::required(kind.path.to_string(), ""));
-    }
-    errors
-}
 
 /// How StatefulSets are written: how many pods may be unavailable at a time is taken, and 1 if nothing is said
 /// (`SetDefaults_StatefulSet`).
@@ -132,8 +32,45 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     },
     prepare_create: workloads::start_empty,
     prepare_update: workloads::keep_status,
+    validate_create: |new| {
+        let mut errors = (workloads::STATEFUL_SET.validate_create)(new);
+        errors.extend(max_unavailable(new));
+        errors
+    },
+    validate_update: |new, old| {
+        let mut errors = (workloads::STATEFUL_SET.validate_update)(new, old);
+        errors.extend(max_unavailable(new));
+        errors
+    },
     ..workloads::STATEFUL_SET
 };
+
+/// At least one pod may be unavailable, and no more than all (`validateRollingUpdateStatefulSet`).
+fn max_unavailable(set: &Value) -> Vec<FieldError> {
+    let strategy = At::root(set).keys(&["spec", "updateStrategy"]);
+    let most = strategy.keys(&["rollingUpdate", "maxUnavailable"]);
+    if !most.present() || strategy.text_of("type") != "RollingUpdate" {
+        return Vec::new();
+    }
+    let percent = most.text().strip_suffix('%').and_then(|number| number.parse().ok());
+    let mut errors = Errors::default();
+    if most.int().or(percent).unwrap_or(0) == 0 {
+        errors.invalid(&most, "cannot be 0");
+    }
+    if percent.is_some_and(|percent| percent > 100) {
+        errors.invalid(&most, "must not be greater than 100%");
+    }
+    errors.into_vec()
+}
+
+/// No generation of an autoscaler that a condition tells of is below 0.
+fn observed(scaler: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    for condition in At::root(scaler).keys(&["status", "conditions"]).items() {
+        errors.non_negative(&condition.key("observedGeneration"));
+    }
+    errors.into_vec()
+}
 
 /// An autoscaler may go to no pod at all.
 fn to_zero(mut errors: Vec<FieldError>) -> Vec<FieldError> {
@@ -151,6 +88,11 @@ pub(crate) const AUTOSCALER_V2: Strategy = Strategy {
     generation: GenerationRule::Spec,
     validate_create: |new| to_zero((autoscaling::V2.validate_create)(new)),
     validate_update: |new, old| to_zero((autoscaling::V2.validate_update)(new, old)),
+    validate_status: |new, old| {
+        let mut errors = observed(new);
+        errors.extend((autoscaling::V2.validate_status)(new, old));
+        errors
+    },
     ..autoscaling::V2
 };
 
@@ -175,6 +117,55 @@ pub(crate) const CSI_DRIVER: Strategy = Strategy {
     ..storage::DRIVER
 };
 
+/// How StorageClasses are written: a list marks one of them as default.
+pub(crate) const STORAGE_CLASS: Strategy = Strategy {
+    default_since: Some(|class| {
+        let made = class.pointer("/metadata/creationTimestamp")?.as_str()?;
+        is_default_class(class).then_some(made)
+    }),
+    ..storage::CLASS
+};
+
+/// Warns of rules that name resources which no webhook is asked about (`warningsForExcludedRules`).
+fn without_effect(configuration: &Value) -> Vec<String> {
+    let mut warnings = webhooks::static_name(configuration);
+    for webhook in At::root(configuration).key("webhooks").items() {
+        for rule in webhook.key("rules").items() {
+            let [groups, resources] = ["apiGroups", "resources"].map(|list| {
+                let list = rule.key(list).value.as_array();
+                list.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>()
+            });
+            if groups.contains(&"*") || resources.contains(&"*") {
+                continue;
+            }
+            let mut told = BTreeSet::new();
+            for group in groups {
+                for resource in &resources {
+                    if REVIEWS.contains(&(group, *resource)) && told.insert((group, *resource)) {
+                        warnings.push(format!(
+                            "{}: {resource}.{group} is excluded from admission webhooks; this rule will have no effect",
+                            rule.path
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    warnings
+}
+
+/// How configurations of validating webhooks are written.
+pub(crate) const VALIDATING_WEBHOOKS: Strategy = Strategy {
+    warnings: |new, _| without_effect(new),
+    ..webhooks::VALIDATING
+};
+
+/// The same of mutating ones.
+pub(crate) const MUTATING_WEBHOOKS: Strategy = Strategy {
+    warnings: |new, _| without_effect(new),
+    ..webhooks::MUTATING
+};
+
 /// How CSINodes are written: they have a status.
 pub(crate) const CSI_NODE: Strategy = Strategy {
     status_metadata: StatusMetadata::RESET,
@@ -195,31 +186,11 @@ mod tests {
 
     /// As kube-apiserver 1.37.2 answers.
     #[test]
-    fn words_and_defaults_are_those_of_the_version() {
+    fn bounds_and_defaults_are_those_of_the_version() {
         let check = |errors: Vec<FieldError>, expected: &[&str]| {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(errors, expected);
         };
-        let binding = |role: &str| json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role}, "subjects": []});
-        check(
-            (ROLE_BINDING.validate_update)(&binding("b"), &binding("a")),
-            &[
-                "roleRef: Invalid value: {\"APIGroup\":\"rbac.authorization.k8s.io\",\"Kind\":\"Role\",\"Name\":\"b\"}: field is immutable",
-            ],
-        );
-        let rules = json!({"rules": [{"apiGroups": [""], "resources": ["pods"]}]});
-        check((ROLE.validate_create)(&rules), &["rules[0].verbs: Required value"]);
-        let level =
-            |limited: Value| json!({"metadata": {"name": "l"}, "spec": {"type": "Limited", "limited": limited}});
-        check(
-            (LEVEL.validate_create)(&level(json!({"limitResponse": {"type": "Queue"}}))),
-            &["spec.limited.limitResponse.queuing: Required value"],
-        );
-        let class = |handler: &str| json!({"handler": handler});
-        check(
-            (RUNTIME_CLASS.validate_update)(&class("i"), &class("h")),
-            &["handler: Invalid value: null: field is immutable"],
-        );
         let scaler = |least: i64, metric: &str| {
             let part = json!({"describedObject": {"kind": "K", "name": "n"}, "metric": {"name": "m"},
                 "target": {"type": "Value", "value": "1"}});

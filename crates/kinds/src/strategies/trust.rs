@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use kubewright_schema::error::FieldError;
+use kubewright_schema::path::FieldPath;
 use kubewright_schema::{base64, names};
 use serde_json::Value;
 
 use super::certificates::{one_certificate, signer_name};
-use super::check::{At, Errors, fixed, get, keep};
+use super::check::{At, Errors, child, fill, fixed, get, keep};
 use super::policy::conditions;
 use super::system::{empty_status, ensure_status};
 use kubewright_model::facts::der::{Reader, tag};
@@ -34,7 +35,12 @@ pub(crate) const BUNDLE: Strategy = Strategy {
 pub(crate) const POD_REQUEST: Strategy = Strategy {
     unconditional_update: false,
     status_metadata: StatusMetadata::RESET,
-    default: ensure_status,
+    default: |object| {
+        ensure_status(object);
+        if let Some(spec) = object.as_object_mut().and_then(|object| child(object, "spec")) {
+            fill(spec, "maxExpirationSeconds", 24 * HOUR);
+        }
+    },
     prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, _| keep(new, old, "status"),
     validate_create: pod_request,
@@ -70,7 +76,7 @@ fn bundle(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// `ValidateClusterTrustBundleName`.
-fn bundle_name(name: &str, signer: &str) -> Vec<String> {
+pub(super) fn bundle_name(name: &str, signer: &str) -> Vec<String> {
     if signer.is_empty() {
         return match name.contains(':') {
             true => vec!["ClusterTrustBundle without signer name must not have \":\" in its name".to_owned()],
@@ -160,11 +166,13 @@ fn pod_request(new: &Value) -> Vec<FieldError> {
     let signer = spec.key("signerName");
     signer_name(&mut errors, &signer);
     for (key, at) in spec.key("unverifiedUserAnnotations").entries() {
-        let key = key.to_lowercase();
-        let is_prefixed = key.split_once('/').is_some_and(|(domain, _)| domain.contains('.'));
-        if !is_prefixed || !names::qualified_name(&key).is_empty() {
-            let list = at.moved(spec.path.key("unverifiedUserAnnotations"));
-            errors.invalid_value(&list, key, "must be a domain-prefixed key (such as \"acme.io/foo\")");
+        let (key, list) = (key.to_lowercase(), at.moved(spec.path.key("unverifiedUserAnnotations")));
+        let mut wrong = names::qualified_name(&key);
+        if wrong.is_empty() && !key.contains('/') {
+            wrong.push("must be a domain-prefixed key (such as \"acme.io/foo\")".to_owned());
+        }
+        for why in wrong {
+            errors.invalid_value(&list, key.as_str(), why);
         }
     }
     for (name, uid) in [
@@ -226,7 +234,13 @@ fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
     let status = At::root(new).key("status");
     let list = status.key("conditions");
     for (place, condition) in list.items().enumerate() {
-        let kind = condition.key("type");
+        // Upstream writes a dot before the place.
+        let part = |field: &str| {
+            condition
+                .key(field)
+                .moved(FieldPath::new(format!("{}.[{place}].{field}", list.path)))
+        };
+        let kind = part("type");
         if !ENDS.contains(&kind.text()) {
             errors.unsupported(&kind, &ENDS);
             continue;
@@ -237,8 +251,8 @@ fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
                 r#"There may be at most one condition with type "Issued", "Denied", or "Failed""#,
             );
         }
-        if condition.key("status").text() != "True" {
-            errors.unsupported(&condition.key("status"), &["True"]);
+        if part("status").text() != "True" {
+            errors.unsupported(&part("status"), &["True"]);
         }
     }
     conditions(&mut errors, &list);
@@ -255,7 +269,7 @@ fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
     match (end(old), end(new)) {
         (Some(_), _) if changed => refuse("immutable after PodCertificateRequest is issued, denied, or failed"),
         (Some(_), _) => {}
-        (None, Some("Issued")) => issued(&mut errors, &status),
+        (None, Some("Issued")) => issued(&mut errors, &status, old),
         (None, Some(_)) if status.has_beyond(&["conditions"]) => {
             refuse("non-condition status fields must be empty when denying or failing the PodCertificateRequest");
         }
@@ -268,7 +282,20 @@ fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
-fn issued(errors: &mut Errors, status: &At<'_>) {
+/// The public key of a certificate or of a request for one, in which it stands behind so many other parts.
+fn public_key(der: &[u8], behind: usize) -> Result<&[u8], &'static str> {
+    const VERSION: u8 = 0xa0;
+    let mut parts = Reader::new(der).enter(tag::SEQUENCE)?.enter(tag::SEQUENCE)?;
+    if parts.peek() == Some(VERSION) {
+        parts.any()?;
+    }
+    for _ in 0..behind {
+        parts.any()?;
+    }
+    Ok(parts.value(tag::SEQUENCE)?.contents)
+}
+
+fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
     let chain = status.key("certificateChain");
     if chain.text().len() > MAX_CHAIN {
         return errors.push(FieldError::too_long(chain.path.to_string(), MAX_CHAIN));
@@ -288,6 +315,11 @@ fn issued(errors: &mut Errors, status: &At<'_>) {
                 "intermediate certificate"
             };
             return errors.invalid(&chain, format!("{which} does not parse as valid X.509"));
+        }
+        let request = get(old, &["spec", "stubPKCS10Request"]).as_str().unwrap_or_default();
+        let request = base64::decode(request).unwrap_or_default();
+        if count == 0 && public_key(&block.bytes, 5).ok() != public_key(&request, 2).ok() {
+            return errors.invalid(&chain, "leaf certificate was not issued to the requested public key");
         }
         count += 1;
     }

@@ -458,7 +458,7 @@ fn every_metadata_check_reports_its_errors() {
         let count = |field: &str, value: Value| {
             let mut new = old.clone();
             new["metadata"][field] = value;
-            kubewright_model::object::validate_update(&new, &old, &resource, of_status).len()
+            kubewright_model::object::validate_update(&new, &old, &resource, of_status, Default::default()).len()
         };
         let found = [
             count("finalizers", json!(["bad"])),

@@ -58,3 +58,14 @@ pub fn forget_template_count(metadata: &mut Value) {
         }
     }
 }
+
+/// Resources that ask about users and their rights, with their groups: nothing is stored, and neither policies nor,
+/// since Kubernetes 1.37, webhooks may keep them from an answer (`exclusion.Excluded`).
+pub const REVIEWS: [(&str, &str); 6] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     finalizers, is_terminating, metadata, metadata_mut, unqualified_finalizers, validate_common, validate_identity,
 };
-use crate::{NameRule, Resource};
+use crate::{Minor, NameRule, Resource};
 
 /// Carries over the fields that an update may not change or may leave out (the counterpart of `rest.BeforeUpdate`). The
 /// namespace is the request's to check.
@@ -49,13 +49,19 @@ pub fn keep_system_fields(new: &mut Value, old: &Value, namespaced: bool) {
 
 /// The errors in the metadata of a changed object, once for each time that upstream checks it; `of_status` when only
 /// `/status` is written.
-pub fn validate_update(new: &Value, old: &Value, resource: &Resource, of_status: bool) -> Vec<FieldError> {
+pub fn validate_update(
+    new: &Value,
+    old: &Value,
+    resource: &Resource,
+    of_status: bool,
+    minor: Minor,
+) -> Vec<FieldError> {
     let checks = if of_status {
         resource.strategy.status_metadata_checks
     } else {
         resource.strategy.metadata_checks
     };
-    let common = validate_common(new);
+    let common = validate_common(new, minor);
     let changed = validate_changed(new, old);
     let unqualified = unqualified_finalizers(new, resource);
     let mut errors = validate_identity(new, NameRule::PathSegment, resource.namespaced);

@@ -11,39 +11,40 @@ mod table;
 
 use serde_json::{Map, Value, json};
 
-use crate::{budget, measure};
+use crate::{Minor, budget, measure};
 use table::{Shape, Struct, Type};
 
 /// The value of a field as a message shows it in one line; `None` when the plain form is right: for texts, numbers, and
 /// fields that the structs do not have. A scalar that is absent shows the zero of its type.
 ///
 /// ```
+/// use kubewright_schema::Minor;
 /// use kubewright_schema::internal::show;
 /// use serde_json::json;
 ///
 /// let port = json!({"port": 80, "protocol": "TCP"});
 /// assert_eq!(
-///     show("", "Service", "spec.ports[0]", &port).as_deref(),
+///     show(Minor::V36, "", "Service", "spec.ports[0]", &port).as_deref(),
 ///     Some(r#"{"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,"NodePort":0}"#)
 /// );
-/// assert_eq!(show("", "Service", "spec.type", &json!("x")), None);
+/// assert_eq!(show(Minor::V36, "", "Service", "spec.type", &json!("x")), None);
 /// ```
-pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String> {
+pub fn show(minor: Minor, group: &str, kind: &str, path: &str, value: &Value) -> Option<String> {
     if value.is_number() || value.is_boolean() {
         return None;
     }
-    let mut type_ = type_at(group, kind, path)?;
+    let mut type_ = type_at(minor, group, kind, path)?;
     if type_.shape == Shape::List && value.is_object() {
         // A rule about a list may show one of its items, or the struct that holds it.
         let item = type_.item();
         type_ = if holds(item, value) {
             item
         } else {
-            around(group, kind, path)?
+            around(minor, group, kind, path)?
         };
     } else if value.is_object() && type_.shape == Shape::One && type_.known().is_none() {
         // A rule about a word may show the struct that holds it.
-        type_ = around(group, kind, path).filter(|type_| holds(*type_, value))?;
+        type_ = around(minor, group, kind, path).filter(|type_| holds(*type_, value))?;
     }
     match value {
         Value::String(_) => return None,
@@ -58,8 +59,8 @@ pub fn show(group: &str, kind: &str, path: &str, value: &Value) -> Option<String
 }
 
 /// The struct that has the field of a path.
-fn around(group: &str, kind: &str, path: &str) -> Option<Type> {
-    type_at(group, kind, path.rsplit_once('.')?.0)
+fn around(minor: Minor, group: &str, kind: &str, path: &str) -> Option<Type> {
+    type_at(minor, group, kind, path.rsplit_once('.')?.0)
 }
 
 /// Whether a struct has all the fields of an object.
@@ -75,17 +76,18 @@ fn holds(type_: Type, value: &Value) -> bool {
 /// when they are alike.
 ///
 /// ```
+/// use kubewright_schema::Minor;
 /// use kubewright_schema::internal::difference;
 /// use serde_json::json;
 ///
 /// let (old, new) = (json!({"scopes": ["Terminating"]}), json!({"scopes": null}));
-/// let text = difference("", "ResourceQuota", "spec", &old, &new);
+/// let text = difference(Minor::V36, "", "ResourceQuota", "spec", &old, &new);
 /// assert!(text.starts_with("@@ -1,7 +1,5 @@\n {\n  \"Hard\": null,\n- \"Scopes\": [\n"), "{text}");
 /// ```
-pub fn difference(group: &str, kind: &str, path: &str, old: &Value, new: &Value) -> String {
+pub fn difference(minor: Minor, group: &str, kind: &str, path: &str, old: &Value, new: &Value) -> String {
     let lines = |value: &Value| {
         let mut text = String::new();
-        match type_at(group, kind, path) {
+        match type_at(minor, group, kind, path) {
             Some(type_) => shown(type_, value).write_indented(&mut text, 0),
             None => plain(value).write_indented(&mut text, 0),
         }
@@ -95,8 +97,8 @@ pub fn difference(group: &str, kind: &str, path: &str, old: &Value, new: &Value)
 }
 
 /// The struct of a field, such as `spec.template.spec.containers[0]`.
-fn type_at(group: &str, kind: &str, path: &str) -> Option<Type> {
-    let root = table::kind(group, kind);
+fn type_at(minor: Minor, group: &str, kind: &str, path: &str) -> Option<Type> {
+    let root = table::kind(minor, group, kind);
     // Upstream tells of the taints of a node as if they were metadata, and of where a volume is as if it had no spec.
     let moved = match (group, kind) {
         ("", "Node") => path
@@ -110,7 +112,7 @@ fn type_at(group: &str, kind: &str, path: &str) -> Option<Type> {
         Some(found) => Type::one(found),
         None if steps.peek() == Some(&"metadata") => {
             steps.next();
-            Type::one(table::object_meta()?)
+            Type::one(table::object_meta(minor)?)
         }
         None => return None,
     };
@@ -238,9 +240,9 @@ fn lookup<'a>(value: &'a Value, name: &str) -> &'a Value {
 }
 
 /// A value whose struct in kube-apiserver has other fields than clients write.
-fn as_worked_with(known: &Struct, value: &Value) -> Option<Value> {
+fn as_worked_with(known: &'static Struct, value: &Value) -> Option<Value> {
     match (known.name(), value) {
-        ("PodSpec", _) => pod_as_worked_with(value),
+        ("PodSpec", _) if !known.has("HostNetwork") => pod_as_worked_with(value),
         ("JSONSchemaPropsOrBool", Value::Bool(allows)) => Some(json!({"allows": allows})),
         ("JSONSchemaPropsOrBool", schema) => Some(json!({"allows": true, "schema": schema})),
         ("JSONSchemaPropsOrArray", schema) if schema.is_object() => Some(json!({"schema": schema})),
@@ -353,7 +355,11 @@ mod tests {
     #[test]
     fn values_are_shown_by_their_structs() {
         let check = |group: &str, kind: &str, path: &str, value: Value, want: Option<&str>| {
-            assert_eq!(show(group, kind, path, &value).as_deref(), want, "{kind} {path}");
+            assert_eq!(
+                show(Minor::V36, group, kind, path, &value).as_deref(),
+                want,
+                "{kind} {path}"
+            );
         };
         let owner = json!([{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1", "controller": true}]);
         let owners = r#"[{"apiVersion":"v1","kind":"A","name":"a","uid":"1","controller":true}]"#;
@@ -390,7 +396,7 @@ mod tests {
             Some(r#"{"matchLabels":{"a":"\u003cb\u003e"}}"#),
         );
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"hostNetwork": true, "containers": []}});
-        let text = show("batch", "Job", "spec.template", &template).expect("a template is shown");
+        let text = show(Minor::V36, "batch", "Job", "spec.template", &template).expect("a template is shown");
         assert!(
             text.starts_with(r#"{"labels":{"a":"b"},"Spec":{"Volumes":null,"InitContainers":null,"Containers":[],"#)
         );

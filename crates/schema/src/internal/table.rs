@@ -1,12 +1,17 @@
 //! The committed table of structs, read line by line as they are asked for.
 
-use crate::budget;
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
-static TEXT: &str = include_str!("../../data/kubernetes-1.36.internal");
+use crate::{Minor, PerMinor, budget};
+
+/// The table of the oldest version, and what differs from it later.
+static TEXTS: [(Minor, &str); 2] = [
+    (Minor::V36, include_str!("../../data/kubernetes-1.36.internal")),
+    (Minor::V37, include_str!("../../data/kubernetes-1.37.internal")),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -24,6 +29,7 @@ pub(super) struct Type {
     /// The type's name, behind the prefixes that are read.
     name: &'static str,
     package: &'static str,
+    minor: Minor,
 }
 
 #[derive(Debug)]
@@ -39,6 +45,7 @@ pub(super) struct Field {
 pub(super) struct Struct {
     name: &'static str,
     package: &'static str,
+    minor: Minor,
     line: &'static str,
     fields: OnceLock<Vec<Field>>,
 }
@@ -51,11 +58,18 @@ struct Table {
     structs: BTreeMap<&'static str, BTreeMap<&'static str, Struct>>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+fn table(minor: Minor) -> &'static Table {
+    static TABLES: PerMinor<Table> = PerMinor::new();
+    TABLES.get_or_init(minor, || read(minor))
+}
+
+fn read(minor: Minor) -> Table {
     budget::unlimited(|| {
         let mut table = Table::default();
         let mut package = "";
-        for line in TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let texts = TEXTS.iter().filter(|(since, _)| *since <= minor);
+        let lines = texts.flat_map(|(_, text)| text.lines());
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if let Some(section) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
                 let (name, group) = section.split_once(' ').unwrap_or((section, "-"));
                 package = name;
@@ -66,6 +80,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
             let found = Struct {
                 name,
                 package,
+                minor,
                 line,
                 fields: OnceLock::new(),
             };
@@ -73,20 +88,20 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         }
         table
     })
-});
+}
 
-fn find(package: &str, name: &str) -> Option<&'static Struct> {
-    TABLE.structs.get(package)?.get(name)
+fn find(minor: Minor, package: &str, name: &str) -> Option<&'static Struct> {
+    table(minor).structs.get(package)?.get(name)
 }
 
 /// The struct of a kind.
-pub(super) fn kind(group: &str, kind: &str) -> Option<&'static Struct> {
-    find(TABLE.groups.get(group)?, kind)
+pub(super) fn kind(minor: Minor, group: &str, kind: &str) -> Option<&'static Struct> {
+    find(minor, table(minor).groups.get(group)?, kind)
 }
 
 /// The struct of `metadata`.
-pub(super) fn object_meta() -> Option<&'static Struct> {
-    find("meta", "ObjectMeta")
+pub(super) fn object_meta(minor: Minor) -> Option<&'static Struct> {
+    find(minor, "meta", "ObjectMeta")
 }
 
 /// Whether a field of the API and a field of a struct are the same: Go's names have other capitals, the extensions of
@@ -94,6 +109,7 @@ pub(super) fn object_meta() -> Option<&'static Struct> {
 pub(super) fn same_name(json: &str, go: &str) -> bool {
     let of_union = |end: &str, json: &str| go.strip_suffix(end).is_some_and(|go| go.eq_ignore_ascii_case(json));
     json.eq_ignore_ascii_case(go)
+        || (go == "DeprecatedServiceAccount" && json == "serviceAccount")
         || of_union("Value", json)
         || json.strip_suffix('s').is_some_and(|one| of_union("Values", one))
         || json.strip_prefix("x-kubernetes-").is_some_and(|rest| {
@@ -109,10 +125,11 @@ impl Type {
             pointer: false,
             name: found.name,
             package: found.package,
+            minor: found.minor,
         }
     }
 
-    fn parse(text: &'static str, package: &'static str) -> Type {
+    fn parse(text: &'static str, package: &'static str, minor: Minor) -> Type {
         let (pointer, text) = match text.strip_prefix('*') {
             Some(rest) => (true, rest),
             None => (false, text),
@@ -129,19 +146,20 @@ impl Type {
             pointer,
             name,
             package,
+            minor,
         }
     }
 
     /// The type of an item of a list or of a value of a map.
     pub(super) fn item(self) -> Type {
-        Type::parse(self.name, self.package)
+        Type::parse(self.name, self.package, self.minor)
     }
 
     /// The struct, unless it is a scalar.
     pub(super) fn known(self) -> Option<&'static Struct> {
         match self.name.split_once('.') {
-            Some((package, name)) => find(package, name),
-            None => find(self.package, self.name),
+            Some((package, name)) => find(self.minor, package, name),
+            None => find(self.minor, self.package, self.name),
         }
     }
 
@@ -178,11 +196,15 @@ impl Struct {
                 Some(Field {
                     name: name.trim_end_matches('?'),
                     omitted: name.ends_with('?'),
-                    type_: Type::parse(type_, self.package),
+                    type_: Type::parse(type_, self.package, self.minor),
                 })
             });
             fields.collect()
         })
+    }
+
+    pub(super) fn has(&'static self, name: &str) -> bool {
+        self.fields().iter().any(|field| field.name == name)
     }
 
     /// The type of a field by its name in the API; embedded structs go by their own name, too.
@@ -219,7 +241,9 @@ mod tests {
     #[test]
     fn every_type_is_known() {
         let mut count = 0;
-        for found in TABLE.structs.values().flat_map(BTreeMap::values) {
+        let tables = Minor::ALL.map(table);
+        let structs = tables.iter().flat_map(|table| table.structs.values());
+        for found in structs.flat_map(BTreeMap::values) {
             let fields = found.fields();
             assert_eq!(fields.len(), found.line.split_whitespace().count(), "{}", found.name);
             for field in fields {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{CompiledRule, Rule, compile_rule};
-use crate::budget;
-use crate::declare::declare;
+use crate::declare::declare_in;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
+use crate::{Minor, budget};
 use kubewright_cel::types::Decl;
 
 /// The most that a single rule may cost.
@@ -27,20 +27,27 @@ const SELF_TYPE: &str = "selfType";
 /// older one.
 ///
 /// ```
-/// use kubewright_schema::{SchemaRef, rules::check, path::FieldPath};
+/// use kubewright_schema::{Minor, SchemaRef, rules::check, path::FieldPath};
 /// use serde_json::json;
 ///
 /// let schema = SchemaRef::from_crd(&json!({"type": "object", "properties": {
 ///     "size": {"type": "integer", "x-kubernetes-validations": [{"rule": "self"}]},
 /// }})).unwrap();
-/// let errors = check(&schema, &FieldPath::new("schema"), &[], false);
+/// let errors = check(&schema, &FieldPath::new("schema"), &[], false, Minor::V36);
 /// assert_eq!(errors[0].field, "schema.properties[size].x-kubernetes-validations[0].rule");
 /// assert_eq!(errors[0].detail, "cel expression must evaluate to a bool");
 /// ```
-pub fn check(schema: &SchemaRef, at: &FieldPath, mistakes: &[FieldError], unchanged: bool) -> Vec<FieldError> {
+pub fn check(
+    schema: &SchemaRef,
+    at: &FieldPath,
+    mistakes: &[FieldError],
+    unchanged: bool,
+    minor: Minor,
+) -> Vec<FieldError> {
     let mut checker = Checker {
         mistakes: mistakes.iter().map(|error| error.field.as_str()).collect(),
         unchanged,
+        minor,
         errors: Vec::new(),
         total: 0,
         expensive: Vec::new(),
@@ -70,6 +77,7 @@ struct Checker<'a> {
     /// The fields in which mistakes were found.
     mistakes: BTreeSet<&'a str>,
     unchanged: bool,
+    minor: Minor,
     errors: Vec<FieldError>,
     total: u64,
     /// The most expensive rules, the first being the worst.
@@ -117,7 +125,7 @@ impl Checker<'_> {
 
     fn rules(&mut self, schema: &Schema, place: &Place) {
         let at = place.at.key("x-kubernetes-validations");
-        let Some(decl) = declare(schema, place.root, SELF_TYPE) else {
+        let Some(decl) = declare_in(self.minor, schema, place.root, SELF_TYPE) else {
             let why = "internal error: failed to construct type information for x-kubernetes-validations rules: \
                        unable to convert structural schema to CEL declarations";
             return self.errors.push(FieldError::internal(&at, why));

@@ -17,11 +17,11 @@ use serde_json::{Map, Value, json};
 
 use super::validate::validate_default;
 use super::{PruneOptions, prune};
-use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
 use crate::rules;
 use crate::schema::SchemaRef;
+use crate::{Minor, budget};
 
 /// The errors in the `openAPIV3Schema` of a CRD that is being written; empty when there are none.
 ///
@@ -37,12 +37,12 @@ use crate::schema::SchemaRef;
 /// assert_eq!(errors[0].to_string(), "spec.validation.openAPIV3Schema.type: Required value: must not be empty at the root");
 /// ```
 pub fn check_crd_schema(schema: &Value, at: &FieldPath) -> Vec<FieldError> {
-    check_crd_schema_update(schema, at, false)
+    check_crd_schema_update(schema, at, false, Minor::OLDEST)
 }
 
 /// As [`check_crd_schema`], for a definition that is changed. A schema that is `unchanged` may have rules that are too
 /// expensive by themselves, as an older server may have allowed them.
-pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) -> Vec<FieldError> {
+pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool, minor: Minor) -> Vec<FieldError> {
     let Some(root) = schema.as_object() else {
         return vec![FieldError::type_invalid(at, schema.clone(), "must be an object")];
     };
@@ -68,7 +68,7 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool) 
     }
     errors.extend(words.errors);
     match SchemaRef::from_crd(schema) {
-        Ok(parsed) if has_form => errors.extend(rules::check(&parsed, at, &errors, unchanged)),
+        Ok(parsed) if has_form => errors.extend(rules::check(&parsed, at, &errors, unchanged, minor)),
         Err(wrong) if errors.is_empty() => errors.extend(wrong.into_iter().map(|error| FieldError {
             field: format!("{at}.{}", error.field),
             ..error

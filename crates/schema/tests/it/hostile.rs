@@ -897,10 +897,10 @@ fn numbers_and_differences() {
     let spec =
         |from: usize| json!({"containers": numbered(5_000, |at| json!({"name": format!("c{}", (at * from) % 5_003)}))});
     check("a difference of long lists", 2_000_000, Cancelled, || {
-        !kubewright_schema::internal::difference("", "Pod", "spec", &spec(1), &spec(7)).is_empty()
+        !kubewright_schema::internal::difference(Default::default(), "", "Pod", "spec", &spec(1), &spec(7)).is_empty()
     });
     check("many structs that are nothing", 2_000_000, Cancelled, || {
         let containers = times(50_000, &json!({}));
-        kubewright_schema::internal::show("", "Pod", "spec.containers", &containers).is_some()
+        kubewright_schema::internal::show(Default::default(), "", "Pod", "spec.containers", &containers).is_some()
     });
 }

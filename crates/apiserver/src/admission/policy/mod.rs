@@ -26,6 +26,7 @@ mod validating;
 mod tests;
 
 use super::Attributes;
+use crate::model::facts::REVIEWS;
 
 pub use access::ParameterAccess;
 pub use mutating::MutatingPolicies;
@@ -39,20 +40,15 @@ fn is_exempt(attributes: &Attributes) -> bool {
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
     ];
-    const REVIEWS: [&str; 6] = [
-        "selfsubjectreviews",
-        "tokenreviews",
-        "localsubjectaccessreviews",
-        "selfsubjectaccessreviews",
-        "selfsubjectrulesreviews",
-        "subjectaccessreviews",
-    ];
-    let plural = attributes.resource.plural.as_ref();
-    match attributes.resource.group.as_ref() {
-        "admissionregistration.k8s.io" => CONFIGURATIONS.contains(&plural),
-        "authentication.k8s.io" | "authorization.k8s.io" => REVIEWS.contains(&plural),
-        _ => false,
-    }
+    let resource = &attributes.resource;
+    is_review(attributes)
+        || (resource.group == "admissionregistration.k8s.io" && CONFIGURATIONS.contains(&resource.plural.as_ref()))
+}
+
+/// Whether the request asks about users and their rights, and stores nothing.
+pub(in crate::admission) fn is_review(attributes: &Attributes) -> bool {
+    let resource = &attributes.resource;
+    REVIEWS.contains(&(resource.group.as_ref(), resource.plural.as_ref()))
 }
 
 /// Whether the request is about a Namespace, whose own name counts as its namespace.

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use crate::admission::matching::{ByResource, Criteria, is_exempt};
 use crate::admission::policy::conditions::Conditions;
+use crate::admission::policy::is_review;
 use crate::admission::{Attributes, Session};
-use crate::model::object;
+use crate::model::{Minor, object};
 use crate::outbound::client::Client;
 use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::get;
@@ -110,7 +111,8 @@ impl Configurations {
 
     /// The configurations that a write may concern, by name; none if no webhook is called for such a write.
     pub(super) fn of(&self, session: &Session<'_>, attributes: &Attributes) -> Vec<Configured> {
-        if is_exempt(attributes) {
+        let unasked = session.kinds().minor() >= Minor::V37 && is_review(attributes);
+        if unasked || is_exempt(attributes) {
             return Vec::new();
         }
         self.known.look(session.storage().as_ref(), |known| {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::model::status::{Details, Status};
-use crate::model::{Resource, object};
+use crate::model::{Minor, Resource, object};
 use crate::server::options::DeleteOptions;
 
 /// uid and resourceVersion that the client insists on.
@@ -12,13 +12,18 @@ pub(super) fn check_preconditions(
     name: &str,
     old: &Value,
     options: &DeleteOptions,
+    minor: Minor,
 ) -> Result<(), Status> {
     let (uid, version) = (object::uid(old), object::text(old, "resourceVersion"));
     // Kinds that end in steps have a storage of their own upstream, with its own messages.
     let names_the_resource = resource.strategy.ending.is_some();
+    let failed = match minor >= Minor::V37 && resource.group == "apiextensions.k8s.io" {
+        true => "precondition failed",
+        false => "Precondition failed",
+    };
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         if names_the_resource {
-            let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+            let why = format!("{failed}: UID in precondition: {wanted}, UID in object meta: {uid}");
             return Err(Status::conflict(resource, name, &why));
         }
         let why = format!(
@@ -30,7 +35,7 @@ pub(super) fn check_preconditions(
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         if names_the_resource {
             let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
+                "{failed}: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
             );
             return Err(Status::conflict(resource, name, &why));
         }

@@ -1,10 +1,11 @@
 //! Bindings: which node a pod runs on (`BindingREST`), posted to the pod or to the collection of bindings.
 
 use kubewright_schema::error::{FieldError, aggregate};
+use kubewright_schema::names;
 use serde_json::{Value, json};
 
-use crate::model::object;
 use crate::model::status::{Details, Status};
+use crate::model::{Minor, object};
 use crate::server::options::WriteOptions;
 use crate::server::respond::Reply;
 use crate::server::write::Part;
@@ -49,7 +50,7 @@ impl Call<'_> {
     async fn bind_pod(&mut self, binding: &Value, name: &str, options: &WriteOptions) -> Result<Reply, Status> {
         let resource = self.resource.clone();
         let namespace = self.namespace().to_owned();
-        let node = bound_node(binding).map_err(Status::untyped)?;
+        let node = bound_node(binding, self.kinds.minor()).map_err(Status::untyped)?;
         let wanted = ["uid", "resourceVersion"].map(|field| object::text(binding, field).to_owned());
         let now = self.server.env.now();
         let mut writer = self.writer(options.dry_run);
@@ -101,7 +102,7 @@ impl Call<'_> {
 }
 
 /// The node of a Binding; the error is upstream's text.
-fn bound_node(binding: &Value) -> Result<String, String> {
+fn bound_node(binding: &Value, minor: Minor) -> Result<String, String> {
     let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or("");
     let mut errors = Vec::new();
     let kind = text("/target/kind");
@@ -112,8 +113,16 @@ fn bound_node(binding: &Value) -> Result<String, String> {
             &["Node", "<empty>"],
         ));
     }
-    if text("/target/name").is_empty() {
+    let name = text("/target/name");
+    if name.is_empty() {
         errors.push(FieldError::required("target.name", ""));
+    } else if minor >= Minor::V37 && errors.is_empty() {
+        let wrong = names::dns1123_subdomain(name);
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|why| FieldError::invalid("target.name", name, why)),
+        );
     }
     if errors.is_empty() {
         Ok(text("/target/name").to_owned())

@@ -5,9 +5,9 @@ pub(crate) mod budgets;
 use kubewright_schema::catalog;
 use serde_json::{Value, json};
 
-use crate::model::Resource;
 use crate::model::object::{self, conditions};
 use crate::model::status::{Cause, Details, Status};
+use crate::model::{Minor, Resource};
 use crate::server::Call;
 use crate::server::admit;
 use crate::server::decode;
@@ -125,7 +125,7 @@ impl Call<'_> {
         };
         writer
             .update(namespace, &budget, Part::Status, |old, _| {
-                charged(&resource, old, name, &now)
+                charged(&resource, old, name, &now, self.server.config.minor)
             })
             .await?;
         Ok(())
@@ -197,7 +197,7 @@ fn refusal(budget: &Value) -> String {
 }
 
 /// The budget with one disruption less, or the 429.
-fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<Value, Status> {
+fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str, minor: Minor) -> Result<Value, Status> {
     let name = object::name(budget);
     let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     if number("/status/observedGeneration") < object::generation(budget) {
@@ -208,7 +208,13 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
     }
     let allowed = number("/status/disruptionsAllowed");
     if allowed < 0 {
-        return Err(Status::forbidden(resource, name, "pdb disruptions allowed is negative"));
+        let why = "pdb disruptions allowed is negative";
+        let mut status = Status::forbidden(resource, name, why);
+        if let Some(details) = status.details.as_mut().filter(|_| minor >= Minor::V37) {
+            let message = format!("The disruption budget {name} does not allow evicting pods currently: {why}");
+            details.causes.push(cause(message));
+        }
+        return Err(status);
     }
     if allowed == 0 {
         return Err(too_many(refusal(budget), 0));
@@ -227,15 +233,18 @@ fn charged(resource: &Resource, budget: &Value, pod: &str, now: &str) -> Result<
     Ok(next)
 }
 
-fn too_many(why: String, retry_after_seconds: u32) -> Status {
-    let cause = Cause {
+fn cause(why: String) -> Cause {
+    Cause {
         reason: "DisruptionBudget".to_owned(),
         message: why,
         field: String::new(),
-    };
+    }
+}
+
+fn too_many(why: String, retry_after_seconds: u32) -> Status {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     Status::failure(429, "TooManyRequests", message).with_details(Details {
-        causes: vec![cause],
+        causes: vec![cause(why)],
         retry_after_seconds,
         ..Details::default()
     })

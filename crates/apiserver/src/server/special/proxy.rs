@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::model::Resource;
 use crate::model::status::Status;
+use crate::model::{Minor, Resource};
 use crate::server::Call;
-use crate::storage::StoredObject;
+use crate::storage::{ListRequest, StoredObject};
 
 /// The kinds of a node's addresses in the order in which kube-apiserver tries them.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
@@ -51,15 +51,28 @@ impl Call<'_> {
     }
 
     fn check_service(&self, name: &str, port: &str) -> Result<(), Status> {
+        let by_slices = self.kinds.minor() >= Minor::V37;
         let mut port = port.to_owned();
         if let Ok(number) = port.parse::<i64>() {
             let service = self.proxied(&self.resource, name)?;
-            let found = list(service.value(), "/spec/ports")
-                .iter()
-                .rfind(|known| known["port"] == number);
+            let mut known = list(service.value(), "/spec/ports").iter();
+            let is_it = |known: &&Value| known["port"] == number;
+            let found = if by_slices {
+                known.find(is_it)
+            } else {
+                known.rfind(is_it)
+            };
             let found =
                 found.ok_or_else(|| unavailable(format!("no service port {number} found for service {name:?}")))?;
             port = text(found, "name").to_owned();
+        }
+        let none = |shown: &str| Err(unavailable(format!("no endpoints available for service {shown:?}")));
+        if by_slices {
+            return if self.has_sliced(name, &port) {
+                Ok(())
+            } else {
+                none(name)
+            };
         }
         let endpoints = self
             .kinds
@@ -75,8 +88,38 @@ impl Call<'_> {
             return Ok(());
         }
         // With subsets it is the whole name of the path that is shown.
-        let shown = if subsets.is_empty() { name } else { self.name() };
-        Err(unavailable(format!("no endpoints available for service {shown:?}")))
+        none(if subsets.is_empty() { name } else { self.name() })
+    }
+
+    /// Whether a slice of a service has an endpoint for this port that is ready and a pod's (`proxy.RandomEndpoint`).
+    fn has_sliced(&self, service: &str, port: &str) -> bool {
+        let request = ListRequest {
+            prefix: format!("{}/", self.namespace()),
+            ..ListRequest::default()
+        };
+        let is_valid = |endpoint: &Value| {
+            let address = endpoint.pointer("/addresses/0").unwrap_or(&Value::Null);
+            let target = endpoint.get("targetRef").unwrap_or(&Value::Null);
+            let key = crate::model::form::key(text(target, "namespace"), text(target, "name"));
+            let has_it = |pod: Arc<StoredObject>| {
+                list(pod.value(), "/status/podIPs")
+                    .iter()
+                    .any(|known| known["ip"] == *address)
+            };
+            endpoint.pointer("/conditions/ready") != Some(&Value::Bool(false))
+                && text(target, "namespace") == self.namespace()
+                && self.server.storage.get("pods", &key).is_some_and(has_it)
+        };
+        let slices = self.server.storage.list("endpointslices.discovery.k8s.io", &request);
+        slices.is_ok_and(|listed| {
+            listed.items.iter().any(|(_, slice)| {
+                let slice = slice.value();
+                let of = slice.pointer("/metadata/labels/kubernetes.io~1service-name");
+                of.is_some_and(|of| of == service)
+                    && list(slice, "/ports").iter().any(|known| text(known, "name") == port)
+                    && list(slice, "/endpoints").iter().any(is_valid)
+            })
+        })
     }
 }
 

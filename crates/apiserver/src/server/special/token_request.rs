@@ -1,16 +1,18 @@
 //! POST to `/token` of a ServiceAccount: a signed token for it, bound to a pod, a secret, a node or nothing.
 
 use jiff::Timestamp;
+use kubewright_schema::check::{At, Errors};
 use kubewright_schema::error::FieldError;
+use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use crate::authentication::{Bound, TokenSubject};
 use crate::env;
-use crate::model::Operation;
 use crate::model::duration::check_token_seconds;
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::{Details, Status};
+use crate::model::{Minor, Operation};
 use crate::server::Call;
 use crate::server::decode;
 use crate::server::managed;
@@ -59,7 +61,10 @@ impl Call<'_> {
         if texts(&request["spec"]["audiences"]).is_empty() {
             request["spec"]["audiences"] = json!(audiences);
         }
-        let errors = validate(&request);
+        let mut errors = validate(&request);
+        if self.kinds.minor() >= Minor::V37 {
+            errors.extend(attestations(&request));
+        }
         if !errors.is_empty() {
             return Err(Status::invalid(GROUP, KIND, "", &errors));
         }
@@ -137,8 +142,13 @@ impl Call<'_> {
             ("", "Secret") => ("secrets", subject.namespace.as_str()),
             ("", "Node") => ("nodes", ""),
             _ => {
+                let is_gated = self.kinds.minor() >= Minor::V37 && is_for_webhooks(group, version, kind);
+                let gate = match is_gated {
+                    true => " (feature gate APIServerWebhookAuthenticationToken is disabled)",
+                    false => "",
+                };
                 return Err(Status::bad_request(format!(
-                    "cannot bind token to object of type {group}/{version}, Kind={kind}"
+                    "cannot bind token to object of type {group}/{version}, Kind={kind}{gate}"
                 )));
             }
         };
@@ -224,6 +234,55 @@ fn validate(request: &Value) -> Vec<FieldError> {
         .map(|why| FieldError::invalid("spec.expirationSeconds", json!(seconds), why))
         .into_iter()
         .collect()
+}
+
+/// Whether a token is to be bound to a configuration of webhooks.
+fn is_for_webhooks(group: &str, version: &str, kind: &str) -> bool {
+    let kinds = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+    (group, version) == ("admissionregistration.k8s.io", "v1") && kinds.contains(&kind)
+}
+
+/// What is said about the API groups of a webhook (`ValidateTokenRequest`).
+fn attestations(request: &Value) -> Vec<FieldError> {
+    const GROUPS: &str = "admissionReviewAPIGroups";
+    let mut errors = Errors::default();
+    let spec = At::root(request).key("spec");
+    let (reference, given) = (spec.key("boundObjectRef"), spec.key("attestations"));
+    let (group, version) = reference.text_of("apiVersion").split_once('/').unwrap_or_default();
+    if !is_for_webhooks(group, version, reference.text_of("kind")) {
+        if !given.is_empty() {
+            let why = "attestations may only be specified with a webhook bound object reference";
+            return vec![FieldError::invalid(given.path.to_string(), given.value.clone(), why)];
+        }
+        return Vec::new();
+    }
+    if spec.key("audiences").len() != 1 {
+        errors.invalid(
+            &spec.key("audiences"),
+            "must be length 1 when bound to a webhook config",
+        );
+    }
+    if given.value.as_object().is_none_or(|given| given.len() != 1) {
+        let why = "webhook bound requests require exactly one admissionReviewAPIGroups attestation";
+        errors.invalid(&given, why);
+    }
+    for (key, values) in given.entries().take_while(|_| given.len() == 1) {
+        let groups: Vec<At<'_>> = values.items().collect();
+        match groups.as_slice() {
+            _ if key != GROUPS => {
+                errors.push(FieldError::not_supported(values.path.to_string(), key, &[GROUPS]));
+            }
+            [one] if one.text() == "*" => {}
+            [one] if one.text().is_empty() => errors.invalid(one, "may not be an empty string"),
+            [one] => {
+                for why in names::dns1123_subdomain(one.text()) {
+                    errors.invalid(one, format!("must specify a valid API Group: {why}"));
+                }
+            }
+            _ => errors.invalid(&values, "must specify a single value"),
+        }
+    }
+    errors.into_vec()
 }
 
 fn end(now: Timestamp, seconds: i64) -> String {

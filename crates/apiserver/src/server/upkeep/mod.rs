@@ -30,9 +30,9 @@ use serde_json::{Map, Value, json};
 
 use self::definitions::is_definition;
 use crate::env::rfc3339;
-use crate::model::Resource;
 use crate::model::form::key;
 use crate::model::object::{self, conditions};
+use crate::model::{Minor, Resource};
 use crate::server::Inner;
 use crate::storage::{Derived, Followed, SharedMap, StoredObject};
 use crate::values::{ensure, get};
@@ -143,7 +143,9 @@ impl Inner {
             self.settle_written_api_service(gone);
             self.probes.gone(object::name(gone.head()));
         } else if resource.store == addresses::SERVICES {
-            self.drop_endpoints(gone.value());
+            if self.config.minor < Minor::V37 {
+                self.drop_endpoints(gone.value());
+            }
             self.release_addresses(gone.value(), &Value::Null);
         } else if resource.store == PRIORITY_LEVELS {
             self.settle_flow_schemas(object::name(gone.head()));

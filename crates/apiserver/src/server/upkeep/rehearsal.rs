@@ -10,8 +10,8 @@ use kubewright_schema::apply::Views;
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
 
-use crate::model::Resource;
 use crate::model::object;
+use crate::model::{Minor, Resource};
 use crate::server::ApiServer;
 use crate::server::decode;
 use crate::server::managed::{self, Tracking};
@@ -46,7 +46,7 @@ fn check(resource: &Resource) -> Vec<FieldError> {
         "2026-01-01T00:00:00Z",
         &Views::new(),
     );
-    let mut errors = object::validate(&definition, resource);
+    let mut errors = object::validate(&definition, resource, Minor::default());
     errors.extend(resource.strategy.errors_of_new(&definition));
     errors
 }

@@ -15,7 +15,6 @@
 //! ([`Unwritten`] for the rules of a few kinds, [`PluginInput`] for plugins and all rules).
 
 use kubewright_schema::apply::Views;
-use kubewright_schema::error::FieldError;
 use serde_json::{Map, Value};
 
 use super::generation::count_generation;
@@ -23,7 +22,7 @@ use super::restrict::{ResetFields, restrict, restrict_for_good};
 use super::{Part, Writer, Written, fit_namespace};
 use crate::admission::{Attributes, Operation, Session};
 use crate::model::status::Status;
-use crate::model::{Empties, GenerationRule, object};
+use crate::model::{Empties, GenerationRule, Minor, object};
 use crate::server::empties::{Unwritten, seen_with_empty_lists, with_empty_lists, without_empty_lists};
 use crate::server::managed::{self, Fields, Tracking};
 use crate::server::options::parse_version;
@@ -220,16 +219,19 @@ impl<'a> Writer<'a> {
     async fn prepared_to_create(&mut self, admitted: &mut Admitted<'_>, first: bool) -> Result<Prepared, Status> {
         let resource = self.resource.clone();
         let mut object = std::mem::take(&mut admitted.object);
+        if self.may_only_update && self.server.config.minor >= Minor::V37 {
+            object::wipe_system_fields(&mut object);
+        }
         object::fill_system_fields(&mut object, self.server.env.as_ref());
         self.begin(&mut object);
-        let mut errors = object::validate(&object, &resource);
+        let mut errors = object::validate(&object, &resource, self.server.config.minor);
         let claim = self.allocate(&mut object, None)?;
         let validate = |seen: &Value| resource.strategy.errors_of_new(seen);
         errors.extend(seen_with_empty_lists(&mut object, &admitted.shown.empty, |object| {
             admitted.unwritten.seen_in(object, &admitted.shown.session, validate)
         }));
         self.check_custom(&object, None, Part::Main, &mut errors);
-        self.refuse(object::name(&object), errors)?;
+        self.refuse(&object, None, errors)?;
         self.ask_to_create(&object).await?;
         if first {
             self.warnings
@@ -390,7 +392,8 @@ impl<'a> Writer<'a> {
         let resource = self.resource.clone();
         let strategy = &resource.strategy;
         let mut claim = Claim::default();
-        let mut errors: Vec<FieldError> = object::validate_update(&object, old, &resource, part == Part::Status);
+        let minor = self.server.config.minor;
+        let mut errors = object::validate_update(&object, old, &resource, part == Part::Status, minor);
         match part {
             Part::Status => {
                 (strategy.prepare_status)(&mut object, old, &self.context());
@@ -416,7 +419,7 @@ impl<'a> Writer<'a> {
             Part::Raw => {}
         }
         self.check_custom(&object, Some(old), part, &mut errors);
-        self.refuse(object::name(&object), errors)?;
+        self.refuse(&object, Some(old), errors)?;
         self.warnings
             .extend(object::finalizer_warnings(&object, Some(old), &resource));
         if part != Part::Status {

@@ -136,24 +136,43 @@ pub(crate) const CSI_NODE: &[Cell] = &[
     Cell::Age,
 ];
 
+const PROVISIONER: Cell = Cell::With(|object, _| text(object, &["provisioner"]).into());
+const RECLAIM_POLICY: Cell = Cell::With(|object, _| or(text(object, &["reclaimPolicy"]), "Delete").into());
+const BINDING_MODE: Cell = Cell::With(|object, _| or(text(object, &["volumeBindingMode"]), "Immediate").into());
+const EXPANSION: Cell = Cell::With(|object, _| flag(object, &["allowVolumeExpansion"]));
+
 pub(crate) const STORAGE_CLASS: &[Cell] = &[
     Cell::With(|object, _| {
         let name = text(object, &["metadata", "name"]);
-        let is_default = |key: &str| text(object, &["metadata", "annotations", key]) == "true";
-        if is_default("storageclass.kubernetes.io/is-default-class")
-            || is_default("storageclass.beta.kubernetes.io/is-default-class")
-        {
+        if is_default_class(object) {
             format!("{name} (default)").into()
         } else {
             name.into()
         }
     }),
-    Cell::With(|object, _| text(object, &["provisioner"]).into()),
-    Cell::With(|object, _| or(text(object, &["reclaimPolicy"]), "Delete").into()),
-    Cell::With(|object, _| or(text(object, &["volumeBindingMode"]), "Immediate").into()),
-    Cell::With(|object, _| flag(object, &["allowVolumeExpansion"])),
+    PROVISIONER,
+    RECLAIM_POLICY,
+    BINDING_MODE,
+    EXPANSION,
     Cell::Age,
 ];
+
+/// From Kubernetes 1.37 on, where a list marks the one that counts.
+pub(crate) const STORAGE_CLASS_SINCE_37: &[Cell] = &[
+    Cell::Name,
+    PROVISIONER,
+    RECLAIM_POLICY,
+    BINDING_MODE,
+    EXPANSION,
+    Cell::Age,
+];
+
+/// Whether a class calls itself the default one.
+pub(crate) fn is_default_class(class: &Value) -> bool {
+    let is_default = |key: &str| text(class, &["metadata", "annotations", key]) == "true";
+    is_default("storageclass.kubernetes.io/is-default-class")
+        || is_default("storageclass.beta.kubernetes.io/is-default-class")
+}
 
 pub(crate) const ATTACHMENT: &[Cell] = &[
     Cell::Name,

@@ -8,12 +8,21 @@ use kubewright_schema::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::images;
-use crate::strategies::check::{Object, child, each, ensure, fill, fill_number, fill_text, text};
+use crate::strategies::check::{Object, child, each, ensure, fill, fill_number, fill_text, get, text};
+use kubewright_model::facts::amounts;
 use kubewright_model::facts::needs::containers_need;
 use kubewright_model::facts::pods::CONTAINER_LISTS;
 
 /// Defaults of a `Pod`.
 pub(crate) fn pod(object: &mut Value) {
+    pod_but_whole(object);
+    if let Some(pod) = object.as_object_mut().and_then(|object| child(object, "spec")) {
+        whole_requests(pod);
+    }
+}
+
+/// The same but for the pod-level resources.
+pub(crate) fn pod_but_whole(object: &mut Value) {
     let Some(object) = object.as_object_mut() else { return };
     if let Some(status) = ensure(object, "status") {
         addresses(status);
@@ -30,7 +39,12 @@ pub(crate) fn pod(object: &mut Value) {
             }
         }
     }
-    whole_requests(pod);
+    let Some(whole) = child(pod, "resources") else { return };
+    for list in ["limits", "requests"] {
+        if let Some(list) = child(whole, list) {
+            canonical_quantities(list);
+        }
+    }
 }
 
 /// `podIP` is the first of `podIPs`, and the one that counts where they differ.
@@ -214,11 +228,6 @@ fn whole_requests(pod: &mut Object) {
     }
     let sums = containers_need(&Value::Object(pod.clone()), "requests");
     let Some(whole) = child(pod, "resources") else { return };
-    for list in ["limits", "requests"] {
-        if let Some(list) = child(whole, list) {
-            canonical_quantities(list);
-        }
-    }
     let limits = whole.get("limits").cloned().unwrap_or_default();
     for name in COMPUTED {
         let sum = sums.get(name).map(|sum| Value::from(sum.to_string()));
@@ -227,6 +236,51 @@ fn whole_requests(pod: &mut Object) {
         };
         if let Some(requests) = ensure(whole, "requests") {
             fill(requests, name, amount);
+        }
+    }
+}
+
+/// Completes the pod-level resources of which the client gave some (`DefaultPodLevelResources`, from Kubernetes 1.37
+/// on): limits of huge pages and requests are those of the containers together, and a request is else the limit. A limit
+/// is that of the containers together if all have one, and at least the request.
+pub(crate) fn complete_whole(pod: &mut Object) {
+    let is_huge = |name: &str| name.starts_with("hugepages-");
+    let is_whole = |name: &str| matches!(name, "cpu" | "memory") || is_huge(name);
+    if !pod.contains_key("resources") {
+        return;
+    }
+    let spec = Value::Object(pod.clone());
+    let Some(whole) = child(pod, "resources") else { return };
+    let given = |field: &str| whole.get(field).map(amounts::parse).unwrap_or_default();
+    let (mut requests, mut limits) = (given("requests"), given("limits"));
+    if requests.is_empty() && limits.is_empty() {
+        return;
+    }
+    let most = containers_need(&spec, "limits");
+    for (name, amount) in most.iter().filter(|(name, _)| is_huge(name)) {
+        if !requests.contains_key(name) {
+            limits.entry(name.clone()).or_insert_with(|| amount.clone());
+        }
+    }
+    let needed = containers_need(&spec, "requests").into_iter();
+    let needed = needed.filter(|(name, _)| is_whole(name) && !is_huge(name));
+    let limited = limits.clone().into_iter().filter(|(name, _)| is_whole(name));
+    for (name, amount) in needed.chain(limited) {
+        requests.entry(name).or_insert(amount);
+    }
+    let lists = CONTAINER_LISTS.iter().filter_map(|list| spec.get(list)?.as_array());
+    let containers: Vec<&Value> = lists.flatten().collect();
+    for (name, request) in requests.iter().filter(|(name, _)| is_whole(name)) {
+        let has_limit = |container: &&Value| get(container, &["resources", "limits", name]) != &Value::Null;
+        let together = most.get(name).filter(|_| containers.iter().all(has_limit));
+        if let (Some(together), false) = (together, limits.contains_key(name)) {
+            let amount = if request > together { request } else { together };
+            limits.insert(name.clone(), amount.clone());
+        }
+    }
+    for (field, list) in [("requests", requests), ("limits", limits)] {
+        if !list.is_empty() {
+            whole.insert(field.to_owned(), amounts::to_value(&list));
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) const POD: Strategy = Strategy {
     prepare_update,
     prepare_status,
     validate_create: validate::create,
-    validate_update: validate::update,
+    validate_update: |new, old| validate::update(new, old, Minor::OLDEST),
     validate_status: validate::status,
     warnings: |new, old| match old {
         // Users do not edit pods by hand: an update has no warnings.
@@ -45,6 +45,46 @@ pub(crate) const POD: Strategy = Strategy {
     },
     ..PLAIN
 };
+
+/// The same from Kubernetes 1.37 on: pod-level resources are completed when the containers are known that plugins put in,
+/// and clients that do not know a field do not remove it.
+pub(crate) const POD_SINCE_37: Strategy = Strategy {
+    default: defaults::pod_but_whole,
+    prepare_create: |pod, context| {
+        if let Some(spec) = pod.as_object_mut().and_then(|pod| child(pod, "spec")) {
+            defaults::complete_whole(spec);
+        }
+        prepare_create(pod, context);
+    },
+    prepare_update: |new, old, context| {
+        keep_unless_given(new, old, "/spec", &["resources"]);
+        prepare_update(new, old, context);
+    },
+    prepare_status: |new, old, context| {
+        const CLAIMS: [&str; 2] = ["resourceClaimStatuses", "extendedResourceClaimStatus"];
+        keep_unless_given(new, old, "/status", &CLAIMS);
+        prepare_status(new, old, context);
+    },
+    validate_update: |new, old| validate::update(new, old, Minor::V37),
+    validate_status: |new, old| {
+        let mut errors = validate::status(new, old);
+        errors.extend(validate::extended_claims(new));
+        errors
+    },
+    ..POD
+};
+
+/// Carries over fields that a client leaves out.
+fn keep_unless_given(new: &mut Value, old: &Value, part: &str, fields: &[&str]) {
+    let (Some(new), Some(old)) = (new.pointer_mut(part).and_then(Value::as_object_mut), old.pointer(part)) else {
+        return;
+    };
+    for field in fields {
+        if let (None, Some(value)) = (new.get(*field), old.get(field)) {
+            new.insert((*field).to_owned(), value.clone());
+        }
+    }
+}
 
 /// 30 seconds unless the spec says otherwise; no time, even when the client asks for some, if no node runs the pod or
 /// the pod has ended.
@@ -121,6 +161,7 @@ pub(crate) fn drop_disabled_in_template(workload: &mut Value, context: &Strategy
 
 /// Removes fields of a new pod that have no effect: those behind feature gates that are off.
 fn drop_disabled(pod: &mut Object, context: &StrategyContext<'_>) {
+    drop_old_annotations(pod);
     let Some(spec) = child(pod, "spec") else { return };
     spec.remove("schedulingGroup");
     spec.remove("evictionResponders");
@@ -167,6 +208,22 @@ fn drop_disabled(pod: &mut Object, context: &StrategyContext<'_>) {
                 source.remove("podCertificate");
             }
         }
+    }
+}
+
+/// Removes annotations of the time before init containers were a field (`DropInitContainerAnnotations`).
+fn drop_old_annotations(pod: &mut Object) {
+    let Some(metadata) = child(pod, "metadata") else { return };
+    let Some(annotations) = child(metadata, "annotations") else {
+        return;
+    };
+    for stage in ["alpha", "beta"] {
+        for what in ["containers", "container-statuses"] {
+            annotations.remove(&format!("pod.{stage}.kubernetes.io/init-{what}"));
+        }
+    }
+    if annotations.is_empty() {
+        metadata.remove("annotations");
     }
 }
 

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::containers::{field_reference, resource_reference};
+use super::scheduling::label_selector;
 use super::volumes::required;
 use crate::strategies::certificates::signer_name;
 use crate::strategies::check::{At, Errors};
+use crate::strategies::trust::bundle_name;
 use kubewright_model::duration::check_token_seconds;
 
 /// The fields of a pod that a file of a downward API volume may show.
@@ -43,6 +45,7 @@ pub(super) fn projections(errors: &mut Errors, volume: &At<'_>) {
             take(errors, &item.key("path"), volume, item.text_of("path"), &mut paths);
         }
         token(errors, &source.key("serviceAccountToken"), volume);
+        bundle(errors, &source.key("clusterTrustBundle"), volume, &mut paths);
         certificate(errors, &source.key("podCertificate"), volume, &mut paths);
         if given.len() > 1 {
             errors.forbidden(&source, "may not specify more than 1 volume type per source");
@@ -83,6 +86,47 @@ fn token(errors: &mut Errors, at: &At<'_>, volume: &At<'_>) {
         errors.required(&path, "");
     } else {
         file(errors, &path);
+    }
+}
+
+/// By its name or by its signer (`validateProjectionSources`).
+fn bundle<'a>(errors: &mut Errors, at: &At<'a>, volume: &At<'_>, paths: &mut BTreeSet<&'a str>) {
+    if !at.present() {
+        return;
+    }
+    let (name, signer, selector) = (at.key("name"), at.key("signerName"), at.key("labelSelector"));
+    match (name.present(), signer.present()) {
+        (true, true) => errors.invalid(at, "only one of name and signerName may be used"),
+        (true, false) => {
+            if name.text().is_empty() {
+                errors.required(&name, "must be a valid object name");
+            }
+            let of = name
+                .text()
+                .rsplit_once(':')
+                .map(|(signer, _)| signer.replacen(':', "/", 1));
+            for why in bundle_name(name.text(), of.as_deref().unwrap_or_default()) {
+                errors.invalid(&name, format!("not a valid clustertrustbundlename: {why}"));
+            }
+            if selector.present() {
+                errors.invalid(&selector, "labelSelector must be unset if name is specified");
+            }
+        }
+        (false, true) => {
+            if signer.text().is_empty() {
+                errors.required(&signer, "must be a valid signer name");
+            }
+            signer_name(errors, &signer);
+            label_selector(errors, &selector);
+        }
+        (false, false) => errors.required(at, "either name or signerName must be specified"),
+    }
+    let path = at.key("path");
+    required(errors, &path);
+    file(errors, &path);
+    // Also an empty path is taken only once.
+    if !paths.insert(path.text()) {
+        errors.invalid_value(volume, path.text(), "conflicting duplicate paths");
     }
 }
 

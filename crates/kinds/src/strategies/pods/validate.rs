@@ -234,6 +234,58 @@ pub(crate) fn create(new: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// The claim for devices that containers request by the names of resources (`validatePodExtendedResourceClaimStatus`).
+pub(crate) fn extended_claims(pod: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let at = At::root(pod).keys(&["status", "extendedResourceClaimStatus"]);
+    if !at.present() {
+        return Vec::new();
+    }
+    let spec = At::root(pod).key("spec");
+    let mappings = at.key("requestMappings");
+    if mappings.is_empty() {
+        errors.required(&mappings, "at least one request mapping is required");
+    }
+    let mut seen = BTreeSet::new();
+    for mapping in mappings.items() {
+        let [container, resource, request] =
+            ["containerName", "resourceName", "requestName"].map(|key| mapping.key(key));
+        let lists = ["initContainers", "containers"].map(|list| spec.key(list));
+        let of = lists
+            .iter()
+            .flat_map(At::items)
+            .filter(|of| of.text_of("name") == container.text());
+        match of.last() {
+            None => errors.invalid(
+                &container,
+                "must match the name of an entry in spec.initContainers.name or spec.containers.name",
+            ),
+            Some(of) if !of.keys(&["resources", "requests", resource.text()]).present() => errors.invalid(
+                &resource,
+                "must match the extended resource name of an entry in spec.initContainers.resources.requests or \
+                 spec.containers.resources.requests",
+            ),
+            Some(_) => {}
+        }
+        errors.messages(
+            &request.clone().moved(at.path.key("requestName")),
+            names::dns1123_label(request.text()),
+        );
+        if !seen.insert((container.text(), resource.text(), request.text())) {
+            [container, resource, request]
+                .iter()
+                .for_each(|part| errors.duplicate(part));
+        }
+    }
+    let claim = at.key("resourceClaimName");
+    if claim.text().is_empty() {
+        errors.required(&claim, "");
+    } else {
+        errors.messages(&claim, names::dns1123_subdomain(claim.text()));
+    }
+    errors.into_vec()
+}
+
 /// A pod without a service account can have no token of it.
 fn tokens_without_account(errors: &mut Errors, spec: &At<'_>) {
     if !spec.text_of("serviceAccountName").is_empty() {

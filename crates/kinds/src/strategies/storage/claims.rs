@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::quantity::Quantity;
-use kubewright_schema::{internal, names};
+use kubewright_schema::{Minor, internal, names};
 use serde_json::Value;
 
 use super::{STORED, resource_amount, sources};
@@ -85,7 +85,7 @@ fn update_claim(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     if now != was {
-        let difference = internal::difference("", "PersistentVolumeClaim", "spec", &was, &now);
+        let difference = internal::difference(Minor::OLDEST, "", "PersistentVolumeClaim", "spec", &was, &now);
         errors.forbidden(
             &spec,
             format!("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n{difference}"),

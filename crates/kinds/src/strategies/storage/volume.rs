@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use kubewright_schema::error::FieldError;
 use kubewright_schema::quantity::Quantity;
-use kubewright_schema::{internal, names};
+use kubewright_schema::{Minor, internal, names};
 use serde_json::{Value, json};
 
 use super::claims::{OLD_ANNOTATIONS, old_annotations};
@@ -415,7 +415,14 @@ fn update_volume(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     if SOURCES.iter().any(|name| get(&now, &[name]) != was.key(name).value) {
         let source = spec.key("persistentvolumesource");
-        let difference = internal::difference("", "PersistentVolume", &source.path.to_string(), was.value, &now);
+        let difference = internal::difference(
+            Minor::OLDEST,
+            "",
+            "PersistentVolume",
+            &source.path.to_string(),
+            was.value,
+            &now,
+        );
         errors.forbidden(
             &source,
             format!("spec.persistentvolumesource is immutable after creation\n{difference}"),

@@ -15,7 +15,7 @@ use self::owners::{Owners, of_replicas};
 use crate::model::form::full;
 use crate::model::object;
 use crate::model::status::{Details, Status};
-use crate::model::{Resource, ScalePaths, Subresource};
+use crate::model::{Minor, Resource, ScalePaths, Subresource};
 use crate::server::apply::{CANNOT_CONVERT, Configuration, is_apply};
 use crate::server::managed::{self, Tracking};
 use crate::server::options::WriteOptions;
@@ -150,7 +150,10 @@ impl Call<'_> {
                 }
                 // The numbers of custom kinds are their definition's to judge.
                 if resource.custom.is_none() {
-                    let mut errors = object::validate(&scale, self.kinds.scale());
+                    let mut errors = match self.kinds.minor() {
+                        minor if minor >= Minor::V37 => Vec::new(),
+                        minor => object::validate(&scale, self.kinds.scale(), minor),
+                    };
                     if replicas < 0 {
                         let why = "must be greater than or equal to 0";
                         errors.push(FieldError::invalid("spec.replicas", json!(replicas), why));

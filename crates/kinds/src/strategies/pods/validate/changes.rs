@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kubewright_schema::error::FieldError;
-use kubewright_schema::{internal, measure};
+use kubewright_schema::{Minor, internal, measure};
 use serde_json::Value;
 
 use super::{first_by_name, spec};
@@ -15,7 +15,7 @@ const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].imag
     (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Errors in a pod that changes: nearly nothing of the spec may (`ValidatePodUpdate`).
-pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
+pub(crate) fn update(new: &Value, old: &Value, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let at = At::root(new).key("spec");
     let was = At::root(old).key("spec");
@@ -48,7 +48,7 @@ pub(crate) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     let munged = with_what_may_change(&mut errors, &at, &was);
     if munged != *was.value {
-        let difference = internal::difference("", "Pod", "spec", was.value, &munged);
+        let difference = internal::difference(minor, "", "Pod", "spec", was.value, &munged);
         errors.forbidden(
             &at,
             format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
@@ -225,7 +225,8 @@ pub(crate) fn ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError> 
             ),
             Some(after) if after.value != before.value => {
                 let path = "spec.ephemeralContainers[0]";
-                let difference = internal::difference("", "Pod", path, before.value, after.value);
+                let (before, after) = (before.value, after.value);
+                let difference = internal::difference(Minor::OLDEST, "", "Pod", path, before, after);
                 errors.forbidden(
                     &list,
                     format!("existing ephemeral containers {name:?} may not be changed\n{difference}"),
