@@ -92,6 +92,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// The addresses that Services of type LoadBalancer get. Default none: they wait for a controller of the user's.
+    #[must_use]
+    pub fn load_balancer_range(mut self, range: ServiceRange) -> ClusterBuilder {
+        self.settings.load_balancer_range = Some(range);
+        self
+    }
+
     /// How long Events stay after their last write; zero: for ever. Default one hour, as kube-apiserver.
     #[must_use]
     pub fn event_ttl(mut self, lifetime: Duration) -> ClusterBuilder {

@@ -5,6 +5,8 @@
 //! are only those in which these controllers once differed.
 
 mod devices;
+mod policies;
+mod ranges;
 mod statefulsets;
 mod topology;
 
