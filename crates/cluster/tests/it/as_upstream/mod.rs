@@ -9,6 +9,7 @@ mod policies;
 mod ranges;
 mod statefulsets;
 mod topology;
+mod volumes;
 
 use std::pin::pin;
 
