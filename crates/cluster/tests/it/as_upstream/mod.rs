@@ -7,6 +7,7 @@
 mod devices;
 mod policies;
 mod ranges;
+mod resizes;
 mod statefulsets;
 mod topology;
 mod volumes;
