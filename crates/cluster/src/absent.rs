@@ -1,177 +1,144 @@
-//! Tells a client that its new object will stay as it is, because the controller of that kind does not exist here
-//! (yet).
+//! Tells a client what of its object will have no effect, because nothing in this cluster acts on it (yet): a user should
+//! not wait for the address of a LoadBalancer that nobody gives.
 //!
-//! A user should not wait for the Jobs of a CronJob that no controller looks at. A cluster without controllers warns
-//! about nothing: its user wants an API server alone. Nor does a controller that exists and was left out by name: that
-//! was the user's choice.
+//! A cluster without controllers warns about nothing: its user wants an API server alone. Nor does a controller that
+//! exists and was left out by name: that was the user's choice. A pod that a controller makes is told of at its template.
 //!
-//! Of kinds that others act on in a usual cluster (NetworkPolicies, Ingresses) it tells, too.
-//!
-//! Invariant: a row ends by itself when its controller enters [`NAMES`].
+//! Not here: what a pod of processes asks for and does not get (events `NotEnforced` of `kubewright-nodes`).
 
-use http::header::WARNING;
-use http::request::Parts;
-use http::{HeaderValue, Method, Response, StatusCode};
+mod rows;
 
-use crate::controllers::NAMES;
+use kubewright_apiserver::model::Resource;
+use serde_json::Value;
 
-/// A kind that does nothing without its controller.
-struct Row {
-    /// The controller, as [`NAMES`] is to have it.
-    controller: &'static str,
-    group: &'static str,
-    plural: &'static str,
-    /// The effect that does not happen.
-    stays: &'static str,
-}
+use rows::{NO_ADDRESSES, ROWS, Row};
 
-const fn row(controller: &'static str, group: &'static str, plural: &'static str, stays: &'static str) -> Row {
-    Row {
-        controller,
-        group,
-        plural,
-        stays,
-    }
-}
-
-const ROWS: &[Row] = &[
-    row("statefulset", "apps", "statefulsets", "it gets no pods"),
-    row("daemonset", "apps", "daemonsets", "it gets no pods"),
-    row("job", "batch", "jobs", "it gets no pods"),
-    row("cronjob", "batch", "cronjobs", "it starts no jobs"),
-    row("replicationcontroller", "", "replicationcontrollers", "it gets no pods"),
-    row("endpoints", "", "services", "it gets no endpoints"),
-    row(
-        "disruption",
-        "policy",
-        "poddisruptionbudgets",
-        "it refuses every eviction",
-    ),
-    row(
-        "horizontalpodautoscaler",
-        "autoscaling",
-        "horizontalpodautoscalers",
-        "it scales nothing",
-    ),
-    row(
-        "persistentvolume-binder",
-        "",
-        "persistentvolumeclaims",
-        "it is never bound to a volume",
-    ),
-    row(
-        "persistentvolume-binder",
-        "",
-        "persistentvolumes",
-        "it is never bound to a claim",
-    ),
-    row(
-        "certificatesigningrequest",
-        "certificates.k8s.io",
-        "certificatesigningrequests",
-        "nothing is signed",
-    ),
-    row(
-        "resourceclaim",
-        "resource.k8s.io",
-        "resourceclaims",
-        "nothing is allocated",
-    ),
-    row(
-        "attachdetach",
-        "storage.k8s.io",
-        "volumeattachments",
-        "nothing is attached",
-    ),
+/// Where the kinds that make pods have their template.
+const TEMPLATES: &[(&str, &str, &[&str])] = &[
+    ("", "replicationcontrollers", &["spec", "template"]),
+    ("apps", "daemonsets", &["spec", "template"]),
+    ("apps", "deployments", &["spec", "template"]),
+    ("apps", "replicasets", &["spec", "template"]),
+    ("apps", "statefulsets", &["spec", "template"]),
+    ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
+    ("batch", "jobs", &["spec", "template"]),
 ];
 
-/// Kinds that no controller of Kubernetes itself serves either: what would act on them is not in this cluster, unless its
-/// user installs it.
-const OF_OTHERS: &[(&str, &str, &str)] = &[
-    (
-        "networking.k8s.io",
-        "networkpolicies",
-        "this cluster has no network plugin: a NetworkPolicy restricts nothing",
-    ),
-    (
-        "networking.k8s.io",
-        "ingresses",
-        "this cluster has no ingress controller of its own: an Ingress leads nowhere until you run one",
-    ),
-    (
-        "networking.k8s.io",
-        "servicecidrs",
-        "this cluster gives Services no addresses of additional ServiceCIDRs",
-    ),
-];
-
-/// Adds the warning, if there is one, to the answer of a request that created something.
-pub(crate) fn warn<B>(head: &Parts, response: &mut Response<B>) {
-    if head.method != Method::POST || response.status() != StatusCode::CREATED {
-        return;
-    }
-    if let Some(text) = warning(head.uri.path(), NAMES)
-        && let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\""))
-    {
-        response.headers_mut().append(WARNING, value);
-    }
+/// The warnings about an object that is written.
+pub(crate) fn advice(resource: &Resource, object: &Value) -> Vec<String> {
+    warnings(&resource.group, &resource.plural, object)
 }
 
-/// The warning for an object that was posted to this path, where there are these controllers.
-fn warning(path: &str, names: &[&str]) -> Option<String> {
-    let (group, plural) = collection(path)?;
-    if let Some((_, _, text)) = OF_OTHERS.iter().find(|(of, kind, _)| (*of, *kind) == (group, plural)) {
-        return Some((*text).to_owned());
-    }
-    let mut rows = ROWS.iter();
-    let row = rows.find(|row| row.group == group && row.plural == plural && !names.contains(&row.controller))?;
-    Some(format!(
-        "this cluster has no controller {} yet: {}",
-        row.controller, row.stays
-    ))
+/// The same where Services get addresses.
+pub(crate) fn beside_addresses(resource: &Resource, object: &Value) -> Vec<String> {
+    let mut warnings = advice(resource, object);
+    warnings.retain(|warning| warning != NO_ADDRESSES);
+    warnings
 }
 
-/// Group and plural of a path that objects are created at: `/apis/GROUP/VERSION[/namespaces/NAME]/PLURAL`.
-fn collection(path: &str) -> Option<(&str, &str)> {
-    let mut parts = path.trim_matches('/').split('/');
-    let group = match parts.next()? {
-        "api" => "",
-        "apis" => parts.next()?,
-        _ => return None,
+fn warnings(group: &str, plural: &str, object: &Value) -> Vec<String> {
+    let owners = object["metadata"]["ownerReferences"].as_array();
+    let is_told = owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true));
+    let of_template = TEMPLATES.iter().find(|(of, kind, _)| (*of, *kind) == (group, plural));
+    let (group, plural, way) = match of_template {
+        _ if is_told => return Vec::new(),
+        Some((_, _, way)) => ("", "pods", *way),
+        None => (group, plural, [].as_slice()),
     };
-    let rest: Vec<&str> = parts.skip(1).collect();
-    match rest[..] {
-        [plural] | ["namespaces", _, plural] => Some((group, plural)),
-        _ => None,
+    let rows = ROWS.iter().filter(|row| (row.group, row.plural) == (group, plural));
+    let Some(start) = way.iter().try_fold(object, |at, name| at.get(name)) else {
+        return Vec::new();
+    };
+    let acts_not = rows.filter(|row| leads(start, row.path, row));
+    acts_not.map(|row| row.text.to_owned()).collect()
+}
+
+/// Whether the path leads to something that the row is about.
+fn leads(at: &Value, path: &[&str], row: &Row) -> bool {
+    let Some((name, rest)) = path.split_first() else {
+        let is_one = |text: &str| row.values.contains(&text);
+        return row.values.is_empty() || at.as_str().is_some_and(is_one);
+    };
+    let is_there = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match at {
+        Value::Array(items) if *name == "*" => items.iter().any(|item| leads(item, rest, row)),
+        Value::Object(fields) => {
+            let mut found = name.split('|').filter_map(|name| fields.get(name));
+            found.any(|value| is_there(value) && leads(value, rest, row))
+        }
+        _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn check(path: &str, names: &[&str], expected: Option<&str>) {
-        assert_eq!(warning(path, names).as_deref(), expected, "{path} with {names:?}");
-    }
-
     #[test]
-    fn kinds_without_a_controller_are_named() {
-        let text = "this cluster has no controller cronjob yet: it starts no jobs";
-        check("/apis/batch/v1/namespaces/default/cronjobs", &["job"], Some(text));
-        check("/apis/batch/v1/cronjobs", &[], Some(text));
-        check("/apis/batch/v1/namespaces/default/cronjobs", &["cronjob"], None);
-        check("/apis/batch/v1/namespaces/default/cronjobs/a/status", &[], None);
-        check("/api/v1/namespaces/default/pods", &[], None);
-        check("/api/v1/namespaces", &[], None);
-        check("/apis/example.com/v1/namespaces/default/cronjobs", &[], None);
-        let text = "this cluster has no controller endpoints yet: it gets no endpoints";
-        check("/api/v1/namespaces/default/services", &[], Some(text));
-        check("/version", &[], None);
-        let text = "this cluster has no network plugin: a NetworkPolicy restricts nothing";
+    fn what_has_no_effect_is_told() {
+        let check = |group: &str, plural: &str, object: Value, expected: &[&str]| {
+            let found = warnings(group, plural, &object);
+            let begins = found.len() == expected.len()
+                && found
+                    .iter()
+                    .zip(expected)
+                    .all(|(found, expected)| found.starts_with(expected));
+            assert!(begins, "{plural} {object}: {found:?}");
+        };
+        let service = |spec: Value| json!({ "spec": spec });
         check(
-            "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
-            NAMES,
-            Some(text),
+            "",
+            "services",
+            service(json!({ "type": "ClusterIP", "externalIPs": [] })),
+            &[],
         );
+        check(
+            "",
+            "services",
+            service(json!({ "type": "LoadBalancer" })),
+            &["spec.type"],
+        );
+        let both =
+            json!({ "sessionAffinity": "ClientIP", "externalIPs": ["1.2.3.4"], "internalTrafficPolicy": "Cluster" });
+        check(
+            "",
+            "services",
+            service(both),
+            &["spec.externalIPs", "spec.sessionAffinity"],
+        );
+        check(
+            "example.com",
+            "services",
+            service(json!({ "type": "LoadBalancer" })),
+            &[],
+        );
+        check(
+            "networking.k8s.io",
+            "ingresses",
+            json!({}),
+            &["this cluster has no ingress"],
+        );
+        let pod = |volume: Value| json!({ "spec": { "volumes": [{ "name": "a", "emptyDir": {} }, volume] } });
+        check("", "pods", pod(json!({ "name": "b", "secret": {} })), &[]);
+        let remote = pod(json!({ "name": "b", "nfs": { "server": "s", "path": "/" } }));
+        check("", "pods", remote.clone(), &["spec.volumes"]);
+        check(
+            "apps",
+            "deployments",
+            json!({ "spec": { "template": remote } }),
+            &["spec.volumes"],
+        );
+        let jobs = json!({ "spec": { "jobTemplate": { "spec": { "template": remote } } } });
+        check("batch", "cronjobs", jobs, &["spec.volumes"]);
+        let mut made = remote.clone();
+        made["metadata"]["ownerReferences"] = json!([{ "controller": true }]);
+        check("", "pods", made, &[]);
+        check("apps", "deployments", json!({}), &[]);
     }
 }

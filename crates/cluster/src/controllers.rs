@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Entropy, Operator};
-use kubewright_apiserver::Minor;
+use kubewright_apiserver::{Minor, ServiceRange};
 pub use kubewright_controllers::{CertificateSource, Collected, RootCa, SecretToken, TokenSource};
 pub use kubewright_nodes::{Behaviours, Nodes, Processes, Stages};
 
@@ -38,6 +38,9 @@ pub const NAMES: &[&str] = &[
     "horizontalpodautoscaler",
     "resourceclaim",
     "ephemeral-volume",
+    "service-cidr",
+    "service-lb",
+    "validatingadmissionpolicy-status",
     "service-proxy",
 ];
 
@@ -83,6 +86,8 @@ pub struct Settings {
     pub pod_stop: Duration,
     /// The kinds that the garbage collector watches. `None`: all that are served.
     pub collected: Option<Collected>,
+    /// The addresses of Services of type LoadBalancer (`--load-balancer-range`). `None`: they get none.
+    pub load_balancer_range: Option<ServiceRange>,
 }
 
 impl Default for Settings {
@@ -105,6 +110,7 @@ impl Default for Settings {
             pod_start: Duration::ZERO,
             pod_stop: Duration::from_millis(50),
             collected: None,
+            load_balancer_range: None,
         }
     }
 }
@@ -133,6 +139,7 @@ impl Settings {
             heartbeats: self.heartbeats,
             meter: kubewright_nodes::meter(self.processes.clone()),
             collected: self.collected.clone(),
+            load_balancer_range: self.load_balancer_range,
         }
     }
 

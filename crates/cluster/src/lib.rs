@@ -31,7 +31,7 @@
 //! | logs, `kubectl exec`, `attach`, `cp` and `port-forward` | `streams`; the protocols: `kubewright_server::streams` | `crates/cli/tests/it/processes/streams.rs` |
 //! | what `kubectl top` gets | `meter.rs`; measured in `kubewright-nodes`, served in `crates/apiserver/src/server/special/metrics.rs` | the tests there; `crates/testing/tests/it/autoscaling.rs` |
 //! | the requests of the authorization webhook | `reviewer.rs` | `crates/cli/tests/it/dropin.rs` |
-//! | the warning about kinds without a controller | `absent.rs` | the table there |
+//! | the warnings about kinds, fields and values on which nothing acts | `absent/rows.rs` | the table in `absent.rs`; `xtask/tests/it/honesty.rs` |
 //!
 //! Invariants: see `cluster.rs`. Not here: the semantics of a request (`kubewright-apiserver`), the built-in kinds
 //! (`kubewright-kinds`), a clock that a test controls (`kubewright-testing`).

@@ -32,6 +32,9 @@
 //! | `horizontalpodautoscaler` | `horizontalpodautoscaler/` | makes targets as large as their pods need; what pods use is what the metrics API says |
 //! | `resourceclaim` | `resourceclaim/` | claims to devices: made from templates for pods, reserved, and cleaned up |
 //! | `ephemeral-volume` | `ephemeral_volume.rs` | claims of pods, made from templates in their volumes |
+//! | `service-cidr` | `service_cidr.rs` | ServiceCIDRs are ready, and stay while Services have their addresses |
+//! | `service-lb` | `service_lb.rs` | addresses of Services of type LoadBalancer, from a range |
+//! | `validatingadmissionpolicy-status` | `policy_status.rs` | whether the expressions of policies fit the kinds that they are about |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `selecting`
@@ -65,12 +68,15 @@ mod namespace;
 mod node_lifecycle;
 mod pod_control;
 mod podgc;
+mod policy_status;
 mod protection;
 mod replicaset;
 mod resourceclaim;
 mod resourcequota;
 mod scheduler;
 mod selecting;
+mod service_cidr;
+mod service_lb;
 mod serviceaccount;
 mod statefulset;
 mod taint_eviction;
@@ -84,8 +90,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::{Clock, Error, Operator, SystemClock};
-use kubewright_model::Minor;
 use kubewright_model::facts::signing_request::SigningRequest;
+use kubewright_model::{Minor, ServiceRange};
 use kubewright_objects::usage::{Annotated, Meter};
 
 /// The names of these controllers, as `--controllers` takes them.
@@ -114,6 +120,9 @@ pub const NAMES: &[&str] = &[
     "horizontalpodautoscaler",
     "resourceclaim",
     "ephemeral-volume",
+    "service-cidr",
+    "service-lb",
+    "validatingadmissionpolicy-status",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -163,6 +172,8 @@ pub struct Settings {
     pub meter: Arc<dyn Meter>,
     /// The kinds that the garbage collector watches, and whether they have namespaces. `None`: all that discovery knows.
     pub collected: Option<Collected>,
+    /// The addresses of Services of type LoadBalancer. `None`: they get none.
+    pub load_balancer_range: Option<ServiceRange>,
 }
 
 impl Default for Settings {
@@ -177,6 +188,7 @@ impl Default for Settings {
             heartbeats: true,
             meter: Arc::new(Annotated),
             collected: None,
+            load_balancer_range: None,
         }
     }
 }
@@ -255,6 +267,12 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
             .controller(resourceclaim::pods())
             .controller(resourceclaim::claims()),
         "ephemeral-volume" => operator.controller(ephemeral_volume::controller()),
+        "service-cidr" => operator.controller(service_cidr::controller()),
+        "service-lb" => match settings.load_balancer_range {
+            Some(range) => operator.controller(service_lb::controller(range)),
+            None => operator,
+        },
+        "validatingadmissionpolicy-status" => operator.controller(policy_status::controller(settings.minor)),
         "clusterrole-aggregation" => operator.controller(clusterrole_aggregation::controller()),
         _ => operator,
     }

@@ -9,7 +9,7 @@
 //! | to change | go to | its tests |
 //! |---|---|---|
 //! | which nodes there are and what they say of themselves | `node/fleet.rs`, kept by `node/keeper.rs` | the tables there |
-//! | how a simulated pod lives | `node/container.rs`, `node/life.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/it/nodes.rs` |
+//! | how a simulated pod lives | `node/container.rs`, `node/life.rs`, `node/resize.rs`; what annotations say: `node/behaviour.rs` | the tables there; `crates/cluster/tests/it/nodes.rs` |
 //! | stages in kwok's vocabulary | `stages` | the tables there; `crates/cluster/tests/it/stages.rs` |
 //! | how pods run as processes | `processes`; when they start and end: `node/live.rs` | the tables there; `crates/cli/tests/it/processes` |
 //! | what pods are measured to use | `processes/gauges.rs`, `meter.rs` | `crates/cli/tests/it/processes/top.rs` |

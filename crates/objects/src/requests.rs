@@ -38,7 +38,7 @@ pub fn in_all(pod: &Pod, as_a_whole: bool, complete: impl Fn(&mut Amounts)) -> A
         return Amounts::new();
     };
     let of = |container: &Container| {
-        let mut amounts = of_resources(container.resources.as_ref());
+        let mut amounts = of_container(pod, container);
         complete(&mut amounts);
         amounts
     };
@@ -63,6 +63,30 @@ pub fn in_all(pod: &Pod, as_a_whole: bool, complete: impl Fn(&mut Amounts)) -> A
     }
     add(&mut sum, &amounts(spec.overhead.as_ref()));
     sum
+}
+
+/// The requests of a container: what it wants, has, or was promised, whichever is more, so that a resize under way counts
+/// (`determineEffectiveRequests`); what it wants counts not if its node can never give it.
+fn of_container(pod: &Pod, container: &Container) -> Amounts {
+    let wanted = of_resources(container.resources.as_ref());
+    let Some(status) = &pod.status else { return wanted };
+    let init = status.init_container_statuses.iter().flatten();
+    let mut all = init.chain(status.container_statuses.iter().flatten());
+    let known = all.find(|known| known.name == container.name);
+    let Some((known, has)) = known.and_then(|known| Some((known, known.resources.as_ref()?))) else {
+        return wanted;
+    };
+    let requests = container.resources.as_ref().and_then(|wants| wants.requests.as_ref());
+    if has.requests.as_ref() == requests && known.allocated_resources.as_ref() == requests {
+        return wanted;
+    }
+    let mut conditions = status.conditions.iter().flatten();
+    let is_infeasible = conditions
+        .any(|condition| condition.type_ == "PodResizePending" && condition.reason.as_deref() == Some("Infeasible"));
+    let mut most = if is_infeasible { Amounts::new() } else { wanted };
+    raise(&mut most, &amounts(has.requests.as_ref()));
+    raise(&mut most, &amounts(known.allocated_resources.as_ref()));
+    most
 }
 
 /// The requests of a container, or of a pod as a whole.
@@ -149,5 +173,29 @@ mod tests {
             json!({ "containers": [asks("1")], "resources": { "requests": { "cpu": "4" } } }),
             &[("cpu", 4000)],
         );
+    }
+
+    /// A container counts with the most of what it wants, has and was promised.
+    #[test]
+    fn what_a_pod_asks_for_while_it_is_resized() {
+        let check = |wants: &str, has: &str, promised: &str, reason: &str, expected: i128| {
+            let requests = |cpu: &str| json!({ "cpu": cpu });
+            let status = json!({ "name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+                "resources": { "requests": requests(has) }, "allocatedResources": requests(promised) });
+            let condition = json!({ "type": "PodResizePending", "status": "True", "reason": reason });
+            let pod = json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": requests(wants) } }] },
+                "status": { "containerStatuses": [status], "conditions": [condition] } });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            assert_eq!(
+                of(&pod).get("cpu"),
+                Some(&expected),
+                "{wants} {has} {promised} {reason}"
+            );
+        };
+        check("1", "1", "1", "", 1000);
+        check("3", "1", "1", "Deferred", 3000);
+        check("3", "1", "1", "Infeasible", 1000);
+        check("1", "2", "1", "", 2000);
+        check("1", "1", "2", "", 2000);
     }
 }

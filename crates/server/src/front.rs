@@ -109,9 +109,6 @@ pub trait Connector: Send + Sync {
     ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>>;
 }
 
-/// Adds to the answer of a request what only its surroundings know, such as a warning.
-pub type Annotate = fn(&http::request::Parts, &mut Response<Body>);
-
 /// The server with the parts that answer its requests; cheap to clone.
 #[derive(Clone)]
 pub struct Front {
@@ -129,8 +126,6 @@ pub struct Front {
     serving: Arc<Serving>,
     /// Threads for requests that may take long.
     workers: Workers,
-    /// Has a last look at answers.
-    pub annotate: Option<Annotate>,
     /// Connects clients with streams; without it there are none.
     pub connector: Option<Arc<dyn Connector>>,
 }
@@ -147,7 +142,6 @@ impl Front {
             memory: Room::new(MEMORY),
             serving: Arc::default(),
             workers,
-            annotate: None,
             connector: None,
         }
     }
@@ -230,9 +224,6 @@ impl Front {
             None => Err(self.api.timed_out(&asked.admitted, &asked.head)),
         };
         let (mut response, counted) = answer.unwrap_or_else(|refusal| (refusal, None));
-        if let Some(annotate) = self.annotate {
-            annotate(&asked.head, &mut response);
-        }
         asked.admitted.complete(&mut response);
         found.warn(&mut response);
         if let Some(connect) = response.extensions_mut().remove::<Connect>() {

@@ -59,7 +59,7 @@ pub use durable::{
 };
 pub use env::RealEnv;
 pub use error::{Error, Result};
-pub use front::{Annotate, Connector, Front, Peer};
+pub use front::{Connector, Front, Peer};
 pub use keys::GivenKeys;
 pub use listen::{Listening, Threads, serve};
 pub use outbound::{FrontProxy, Functions, HttpsOutbound};

@@ -1,9 +1,10 @@
 //! Rules of the repository that no compiler checks: arrows between crates, sources and paths (`tidy`), what may enter
-//! the lock file (`dependencies`), what can be published (`publish`), names of fields (`fields`), versions of Kubernetes (`versions`), and the book (`book`, `pieces`).
+//! the lock file (`dependencies`), what can be published (`publish`), names of fields (`fields`), what is accepted without acting (`honesty`), versions of Kubernetes (`versions`), and the book (`book`, `pieces`).
 
 mod book;
 mod dependencies;
 mod fields;
+mod honesty;
 mod pieces;
 mod publish;
 mod tidy;

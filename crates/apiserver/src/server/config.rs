@@ -4,16 +4,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::fork::{Derived, ForkPoint};
 use crate::audit::AuditLog;
 use crate::authentication::{Authenticator, NoSigner, Signer, StaticTokens};
 use crate::authorization::{self, Authorizer};
 use crate::forward::Forwarder;
 use crate::meter::Meter;
+use crate::model::Resource;
 use crate::outbound::{NoOutbound, Outbound};
 use crate::registry::Kinds;
 use crate::storage::{Bounds, MemoryStorage, Storage};
 use crate::{Env, Minor, ServiceRange};
+
+/// Warnings about an object that is written, of surroundings that will not act on all of it. What was said of an object
+/// before a change is not said again.
+pub type Advice = fn(&Resource, &Value) -> Vec<String>;
 
 /// The settings of a server. `Config::default()` is right for a test cluster.
 #[derive(Clone, Debug)]
@@ -153,6 +160,8 @@ pub struct Parts {
     pub audit: Option<AuditLog>,
     /// Measures the usage of pods; with it `metrics.k8s.io` is served.
     pub meter: Option<Arc<dyn Meter>>,
+    /// Warns of what nothing will act on; `None`: only of what kube-apiserver itself warns.
+    pub advice: Option<Advice>,
     /// What another server has made of the same objects.
     pub(super) derived: Option<Derived>,
 }
@@ -169,6 +178,7 @@ impl Parts {
             signer: Arc::new(NoSigner),
             audit: None,
             meter: None,
+            advice: None,
             derived: None,
             kinds,
             env,

@@ -80,7 +80,7 @@ use http::{HeaderMap, Method, Request, Response};
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
-pub use config::{Config, Parts};
+pub use config::{Advice, Config, Parts};
 use deadline::Deadline;
 use endpoint::{Endpoint, NotServed};
 pub use fork::ForkPoint;
@@ -137,6 +137,7 @@ pub(crate) struct Inner {
     pub(crate) outbound: Arc<dyn Outbound>,
     audit: Option<AuditLog>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
+    pub(crate) advice: Option<Advice>,
     admission: Vec<Box<dyn Admission>>,
     /// What `/metrics` shows.
     monitoring: monitoring::Monitoring,
@@ -212,6 +213,7 @@ impl ApiServer {
             signer,
             audit,
             meter,
+            advice,
             derived,
         } = parts;
         let is_fork = derived.is_some();
@@ -248,6 +250,7 @@ impl ApiServer {
             outbound,
             audit,
             meter,
+            advice,
             admission,
             storage,
             monitoring: monitoring::Monitoring::default(),

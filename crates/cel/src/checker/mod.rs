@@ -180,7 +180,7 @@ impl Checker<'_> {
             Type::Object(_) | Type::Opaque(_) => match self.field_type(&target, field) {
                 Some(ty) => ty,
                 None => {
-                    self.issue(offset, format!("undefined field '{field}'"));
+                    self.issue(offset, no_field(&target, field));
                     Type::Error
                 }
             },
@@ -544,5 +544,15 @@ fn signature(args: &[Type], member: bool) -> String {
     match names.split_first() {
         Some((receiver, rest)) if member => format!("{receiver}.({})", rest.join(", ")),
         _ => format!("({})", names.join(", ")),
+    }
+}
+
+/// Why a value has no such field. Of the types of functions those of Kubernetes are objects that cel-go's provider does
+/// not know; those of addresses are no objects.
+fn no_field(of: &Type, field: &str) -> String {
+    match of {
+        Type::Opaque(name) if name.starts_with("kubernetes.") => format!("unexpected failed resolution of '{name}'"),
+        Type::Opaque(name) if name.starts_with("net.") => format!("type '{name}' does not support field selection"),
+        _ => format!("undefined field '{field}'"),
     }
 }

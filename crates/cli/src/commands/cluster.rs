@@ -53,6 +53,10 @@ pub(crate) struct Simulation {
     /// other names are left to other schedulers
     #[arg(long, value_name = "NAME", default_value = "default-scheduler", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     scheduler_name: Vec<String>,
+
+    /// Address range of Services of type LoadBalancer [default: they get no addresses]
+    #[arg(long, value_name = "CIDR")]
+    load_balancer_range: Option<ServiceRange>,
 }
 
 /// A kind of kwok's that can be an object here.
@@ -82,6 +86,7 @@ impl Simulation {
                 .collect::<Result<_, _>>()?,
             stage_objects: !self.enable_crds.is_empty(),
             schedulers: self.scheduler_name.into_iter().collect(),
+            load_balancer_range: self.load_balancer_range,
             ..Settings::default()
         })
     }

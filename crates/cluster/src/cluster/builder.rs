@@ -92,6 +92,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// The addresses that Services of type LoadBalancer get. Default none: they wait for a controller of the user's.
+    #[must_use]
+    pub fn load_balancer_range(mut self, range: ServiceRange) -> ClusterBuilder {
+        self.settings.load_balancer_range = Some(range);
+        self
+    }
+
     /// How long Events stay after their last write; zero: for ever. Default one hour, as kube-apiserver.
     #[must_use]
     pub fn event_ttl(mut self, lifetime: Duration) -> ClusterBuilder {
@@ -386,6 +393,11 @@ impl ClusterBuilder {
         let mut parts = Parts::new(kinds, Arc::new(env), config);
         parts.signer = key.clone();
         parts.audit = self.audit;
+        parts.advice = match settings.load_balancer_range {
+            _ if names.is_empty() => None,
+            Some(_) => Some(absent::beside_addresses),
+            None => Some(absent::advice),
+        };
         parts.meter = meter::served(&names, processes.as_ref());
         let journal = data.map(|data| {
             let storage = MemoryStorage::journaled(bounds, data.restored, data.journal.clone());
@@ -421,7 +433,6 @@ impl ClusterBuilder {
             Workers::for_this_machine()
         };
         let mut front = Front::new(api, stop, self.limits.body, workers);
-        front.annotate = (!names.is_empty()).then_some(absent::warn);
         front.connector = Some(Arc::new(inprocess::streams(
             &front,
             processes.clone(),

@@ -30,33 +30,61 @@ use kubewright_cluster::{Cluster, Controllers};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A client that creates an object that no controller looks at gets a warning; an API server alone gives none.
+/// A client that writes what nothing acts on gets a warning, once; an API server alone gives none.
 #[tokio::test]
-async fn absent_controllers_are_named() {
-    let check = async |controllers: Controllers, expected: Option<&str>| {
-        let cluster = Cluster::builder().controllers(controllers).start().await;
-        let cluster = cluster.expect("a cluster starts");
-        let attachment = json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "a" },
-            "spec": { "attacher": "ex.io", "nodeName": "n", "source": { "persistentVolumeName": "v" } },
-        });
-        let request = http::Request::post("/apis/storage.k8s.io/v1/volumeattachments")
-            .header("content-type", "application/json")
-            .body(attachment.to_string().into_bytes().into())
-            .expect("a request");
-        let answer = soon("the answer", cluster.client().send(request))
-            .await
-            .expect("an answer");
-        let warning = answer
-            .headers()
-            .get("warning")
-            .map(|value| value.to_str().expect("a text"));
-        assert_eq!((answer.status().as_u16(), warning), (201, expected));
+async fn what_has_no_effect_is_told() {
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": { "name": "a" },
+        "spec": { "attacher": "ex.io", "nodeName": "n", "source": { "persistentVolumeName": "v" } },
+    });
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "s" },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] } });
+    let (attachments, services) = (
+        "/apis/storage.k8s.io/v1/volumeattachments",
+        "/api/v1/namespaces/default/services",
+    );
+    let (labels, affinity) = (
+        json!({ "metadata": { "labels": { "a": "b" } } }),
+        json!({ "spec": { "sessionAffinity": "ClientIP" } }),
+    );
+    let no_addresses = "spec.type: this cluster gives Services of type LoadBalancer no addresses; start it with --load-balancer-range, or run a controller that does";
+    let no_affinity = "spec.sessionAffinity: this cluster does not send a client to the same pod again";
+    let nothing_attached = "this cluster has no controller attachdetach yet: nothing is attached";
+    let requests: [(&str, String, &Value, Option<&str>); 4] = [
+        ("POST", attachments.to_owned(), &attachment, Some(nothing_attached)),
+        ("POST", services.to_owned(), &service, Some(no_addresses)),
+        ("PATCH", format!("{services}/s"), &labels, None),
+        ("PATCH", format!("{services}/s"), &affinity, Some(no_affinity)),
+    ];
+    let range = "10.9.0.0/29".parse().expect("a range");
+    for (controllers, range) in [
+        (Controllers::All, None),
+        (Controllers::All, Some(range)),
+        (Controllers::None, None),
+    ] {
+        let builder = Cluster::builder().controllers(controllers.clone());
+        let builder = match range {
+            Some(range) => builder.load_balancer_range(range),
+            None => builder,
+        };
+        let cluster = builder.start().await.expect("a cluster starts");
+        for (method, path, body, expected) in &requests {
+            let kind = if *method == "POST" { "json" } else { "merge-patch+json" };
+            let request = http::Request::builder().method(*method).uri(path);
+            let request = request.header("content-type", format!("application/{kind}"));
+            let request = request.body(body.to_string().into_bytes().into()).expect("a request");
+            let answer = soon("the answer", cluster.client().send(request))
+                .await
+                .expect("an answer");
+            let warnings = answer.headers().get_all("warning").iter();
+            let found: Vec<&str> = warnings.map(|value| value.to_str().expect("a text")).collect();
+            let is_told = controllers == Controllers::All && !(range.is_some() && *expected == Some(no_addresses));
+            let expected = expected.filter(|_| is_told).map(|text| format!("299 - \"{text}\""));
+            assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
+            assert_eq!(found, Vec::from_iter(expected), "{method} {path} {body}");
+        }
         cluster.stop().await;
-    };
-    let text = "299 - \"this cluster has no controller attachdetach yet: nothing is attached\"";
-    check(Controllers::All, Some(text)).await;
-    check(Controllers::None, None).await;
+    }
 }
 
 /// A claim of the default class is bound at once; one that waits for its first pod is bound when that is placed. A

@@ -8,9 +8,10 @@ use std::pin::pin;
 use crate::common::scenes::{self, check_on, create, until};
 use crate::common::soon;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use kubewright_cluster::{Cluster, Nodes, Stages};
 use serde::de::DeserializeOwned;
@@ -259,6 +260,70 @@ async fn pods_end_before_they_go() {
         let failed = "Failed".to_owned();
         assert!(seen.contains(&(false, false, failed.clone())), "{seen:?}");
         assert_eq!(seen.last(), Some(&(true, false, failed)), "{seen:?}");
+    })
+    .await;
+}
+
+/// An annotation of a workload, of its namespace and of its node counts for the pods to come: the workload's own first.
+#[tokio::test]
+async fn annotations_of_owners() {
+    check_on(Cluster::builder(), async |client| {
+        let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        let (namespaces, nodes): (Api<Namespace>, Api<Node>) = (Api::all(client.clone()), Api::all(client.clone()));
+        let word = "kubewright.dev/never-ready";
+        annotate(&deployment(&deployments, "told").await, "told", word, Some("true")).await;
+        annotate(&namespaces, "default", word, Some("false")).await;
+        annotate(&nodes, "node-0", word, Some("true")).await;
+        deployment(&deployments, "plain").await;
+        // One after the other: a workload is scaled, and its new pod is as the workload says.
+        for (name, is_ready_then) in [("told", false), ("plain", true)] {
+            let one = Patch::Merge(json!({ "spec": { "replicas": 1 } }));
+            let scaled = deployments.patch(name, &PatchParams::default(), &one).await;
+            scaled.expect("it is scaled");
+            let runs = |found: Option<&Deployment>| {
+                let status = found.and_then(|found| found.status.as_ref());
+                status.is_some_and(|status| status.updated_replicas == Some(1))
+            };
+            until(&deployments, name, runs).await;
+            let list = pods.list(&ListParams::default().labels(&format!("app={name}"))).await;
+            let pod = list.expect("pods are listed").items.remove(0).name_any();
+            let is_as_told = |pod: Option<&Pod>| {
+                let runs = pod.is_some_and(|pod| phase(pod) == "Running");
+                runs && is_ready(pod) == is_ready_then
+            };
+            until(&pods, &pod, is_as_told).await;
+        }
+    })
+    .await;
+}
+
+/// A Deployment without pods.
+async fn deployment(deployments: &Api<Deployment>, name: &str) -> Api<Deployment> {
+    let labels = json!({ "app": name });
+    let template =
+        json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } });
+    let spec = json!({ "replicas": 0, "selector": { "matchLabels": labels }, "template": template });
+    create(deployments, json!({ "metadata": { "name": name }, "spec": spec })).await;
+    deployments.clone()
+}
+
+/// The rules of a container say by its exit code whether it is started again, whatever the pod's policy is.
+#[tokio::test]
+async fn containers_with_rules_of_their_own() {
+    check_on(Cluster::builder(), async |client| {
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let rule = json!({ "action": "Restart", "exitCodes": { "operator": "In", "values": [42] } });
+        for (name, code, expected) in [("again", "42", "Running"), ("over", "1", "Failed")] {
+            let container =
+                json!({ "name": "c", "image": "app:1", "restartPolicy": "Never", "restartPolicyRules": [rule] });
+            let spec = json!({ "restartPolicy": "Never", "containers": [container] });
+            let annotations = json!({ "kubewright.dev/crashes": "1", "kubewright.dev/exit-code": code });
+            create(&pods, pod(name, annotations, spec)).await;
+            let ended = |pod: Option<&Pod>| pod.is_some_and(|pod| phase(pod) == "Failed" || restarts(Some(pod)) == 1);
+            let found = until(&pods, name, ended).await.expect("a pod");
+            assert_eq!(phase(&found), expected, "{name}");
+        }
     })
     .await;
 }

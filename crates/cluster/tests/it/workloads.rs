@@ -9,7 +9,7 @@ use crate::common::scenes::{check, create, until};
 use crate::common::soon;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Endpoints, Event, Namespace, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
     ServiceAccount,
@@ -231,11 +231,12 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Remembers the requests that the API server refused, with their users.
+/// Remembers the requests of controllers that the API server refused, and their deletes of an object that has the name,
+/// whichever it is.
 #[derive(Default)]
-struct Refused(Mutex<Vec<String>>);
+struct Wrong(Mutex<Vec<String>>);
 
-impl AuditSink for Refused {
+impl AuditSink for Wrong {
     fn write(&self, line: &str) -> Result<(), String> {
         let event: Value = serde_json::from_str(line).map_err(|why| why.to_string())?;
         let message = event["responseStatus"]["message"].as_str().unwrap_or_default();
@@ -248,18 +249,31 @@ impl AuditSink for Refused {
             );
             self.0.lock().expect("no test panics here").push(said);
         }
+        let is_delete = event["verb"] == "delete" && event["stage"] == "ResponseComplete";
+        if is_delete
+            && event["user"]["username"] == CONTROLLERS
+            && event["requestObject"]["preconditions"]["uid"].is_null()
+        {
+            let said = format!("{} without a uid", event["requestURI"]);
+            self.0.lock().expect("no test panics here").push(said);
+        }
         Ok(())
     }
 }
 
-/// The controllers against an API server that has none, as a service account with the role that they ask for.
+/// Who the controllers are.
+const CONTROLLERS: &str = "system:serviceaccount:kube-system:kubewright";
+
+/// The controllers against an API server that has none, as a service account with the role that they ask for. What they
+/// delete is the object that they have seen, and no other that has its name by now.
 #[tokio::test]
 async fn controllers_of_another_api_server_under_their_own_role() {
-    let refused = Arc::new(Refused::default());
-    let policy = br#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"Metadata"}]}"#;
+    let wrong = Arc::new(Wrong::default());
+    let policy = br#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy",
+        "rules":[{"level":"Request","verbs":["delete"]},{"level":"Metadata"}]}"#;
     let log = AuditLog {
         policy: Arc::new(AuditPolicy::parse(policy).expect("a policy")),
-        sink: refused.clone(),
+        sink: wrong.clone(),
         strict: false,
         format: AuditFormat::default(),
         max_event_size: None,
@@ -281,8 +295,8 @@ async fn controllers_of_another_api_server_under_their_own_role() {
     let ended = soon("the controllers end", manager).await;
     ended.expect("no panic").expect("they ran");
     cluster.stop().await;
-    let refused = refused.0.lock().expect("no test panics here");
-    assert!(refused.is_empty(), "{refused:#?}");
+    let wrong = wrong.0.lock().expect("no test panics here");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Changes that make every controller write.
@@ -319,6 +333,20 @@ async fn live_and_go(client: Client) {
     let job = json!({ "metadata": { "name": "once" }, "spec": { "ttlSecondsAfterFinished": 0, "template": { "spec": once } } });
     let jobs: Api<Job> = Api::namespaced(client.clone(), "shop");
     create(&jobs, job).await;
+    // A run of the first of January was missed; of what it was, nothing is kept.
+    let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "shop");
+    let cron = json!({ "metadata": { "name": "cron" }, "spec": { "schedule": "0 0 1 1 *", "suspend": true,
+        "successfulJobsHistoryLimit": 0, "jobTemplate": { "spec": { "template": { "spec": once } } } } });
+    create(&cron_jobs, cron).await;
+    let missed = Patch::Merge(json!({ "status": { "lastScheduleTime": "2020-06-01T00:00:00Z" } }));
+    let missed = cron_jobs.patch_status("cron", &PatchParams::default(), &missed).await;
+    missed.expect("it is written");
+    merge(&cron_jobs, "cron", json!({ "spec": { "suspend": false } })).await;
+    let has_run = |found: Option<&CronJob>| {
+        let status = found.and_then(|found| found.status.as_ref());
+        status.is_some_and(|status| status.last_successful_time.is_some() && status.active.is_none())
+    };
+    until(&cron_jobs, "cron", has_run).await;
     let budget = json!({ "metadata": { "name": "web" }, "spec": { "minAvailable": "50%", "selector": { "matchLabels": { "app": "web" } } } });
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), "shop");
     create(&budgets, budget).await;
@@ -359,6 +387,10 @@ async fn live_and_go(client: Client) {
     })
     .await;
     until(&jobs, "once", |job| job.is_none()).await;
+    let services: Api<Service> = Api::namespaced(client.clone(), "shop");
+    let deleted = services.delete("web", &DeleteParams::default()).await;
+    deleted.expect("it is deleted");
+    until(&endpoints, "web", |found| found.is_none()).await;
     namespaces
         .delete("shop", &DeleteParams::default())
         .await
@@ -409,21 +441,8 @@ async fn an_ephemeral_volume_has_a_claim() {
     .await;
 }
 
-/// A kind whose objects cannot be listed does not keep others from being deleted in the foreground: it is told on the
-/// object, and given up after a time.
-#[tokio::test]
-async fn a_kind_that_cannot_be_listed_holds_up_no_other() {
-    let names = Controllers::All.names().expect("names");
-    let others = names
-        .into_iter()
-        .filter(|name| *name != "garbage-collector")
-        .map(str::to_owned);
-    let cluster = Cluster::builder()
-        .controllers(Controllers::Only(others.collect()))
-        .start()
-        .await;
-    let cluster = cluster.expect("a cluster starts");
-    let client = cluster.client();
+/// Makes a kind whose objects cannot be listed: they are to be converted, and nobody does.
+async fn cannot_be_listed(client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let version = |name: &str, storage: bool| {
         let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
@@ -451,6 +470,52 @@ async fn a_kind_that_cannot_be_listed_holds_up_no_other() {
         }
     };
     soon("the kind is served", made).await;
+}
+
+/// A kind that cannot be listed does not keep a quota from counting others.
+#[tokio::test]
+async fn a_quota_counts_beside_a_kind_that_cannot_be_listed() {
+    check(async |client| {
+        cannot_be_listed(&client).await;
+        let hard = json!({ "count/widgets.example.com": "5", "pods": "10" });
+        let quotas: Api<ResourceQuota> = Api::default_namespaced(client.clone());
+        create(
+            &quotas,
+            json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } }),
+        )
+        .await;
+        let counts = |expected: &'static str| {
+            move |found: Option<&ResourceQuota>| {
+                let used = found.and_then(|found| found.status.as_ref()?.used.as_ref());
+                used.and_then(|used| used.get("pods"))
+                    .is_some_and(|pods| pods.0 == expected)
+            }
+        };
+        until(&quotas, "q", counts("0")).await;
+        let pods: Api<Pod> = Api::default_namespaced(client);
+        let spec = json!({ "containers": [{ "name": "c", "image": "i" }] });
+        create(&pods, json!({ "metadata": { "name": "p" }, "spec": spec })).await;
+        until(&quotas, "q", counts("1")).await;
+    })
+    .await;
+}
+
+/// A kind whose objects cannot be listed does not keep others from being deleted in the foreground: it is told on the
+/// object, and given up after a time.
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_holds_up_no_other() {
+    let names = Controllers::All.names().expect("names");
+    let others = names
+        .into_iter()
+        .filter(|name| *name != "garbage-collector")
+        .map(str::to_owned);
+    let cluster = Cluster::builder()
+        .controllers(Controllers::Only(others.collect()))
+        .start()
+        .await;
+    let cluster = cluster.expect("a cluster starts");
+    let client = cluster.client();
+    cannot_be_listed(&client).await;
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
     create(&deployments, deployment("web", 1, "app:1")).await;
     until(&deployments, "web", complete).await;

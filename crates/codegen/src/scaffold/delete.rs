@@ -78,7 +78,9 @@ pub fn delete_api<'a>(files: &'a dyn Files, options: &Delete) -> Result<Plan<'a>
         scaffolded.push((layout.types_file(), contents.types_text(stored)));
     }
     // Without a kind there is no sample.
-    let is_last = project.apis().all(|other| other.is(&resource.full_group(), &resource.version, &resource.kind));
+    let is_last = project
+        .apis()
+        .all(|other| other.is(&resource.full_group(), &resource.version, &resource.kind));
     if wanted.is_none() && is_last {
         scaffolded.push((test_at(&change.plan, FAULTS)?, change.faults_test()));
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a claim that waits for its first pod is told the node before the pod is bound, and the pod is bound after
 //! the claim (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
-//! (`VolumeRestrictions`). Not here: `allowedTopologies` of classes, and the capacity of drivers.
+//! (`VolumeRestrictions`). Not here: the capacity of drivers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::cache::Cache;
 use super::fit::{self, Refusal};
-use crate::volumes::binding;
+use crate::volumes::{binding, topology};
 use kubewright_objects::{meta, pods};
 
 /// The constraints of a pod's claims on its node.
@@ -23,8 +23,8 @@ use kubewright_objects::{meta, pods};
 pub(super) struct Volumes {
     /// The bound volumes.
     bound: Vec<Arc<PersistentVolume>>,
-    /// Claims that wait for a node, and whether a volume can be made for them.
-    unplaced: Vec<(Arc<PersistentVolumeClaim>, bool)>,
+    /// Claims that wait for a node, and the class by which a volume can be made for them.
+    unplaced: Vec<(Arc<PersistentVolumeClaim>, Option<Arc<StorageClass>>)>,
     /// All volumes, when claims wait.
     all: Vec<Arc<PersistentVolume>>,
     /// Claims that one pod alone may use.
@@ -77,7 +77,8 @@ impl Volumes {
             let Some(class) = class.filter(|class| binding::waits(class)) else {
                 return Ok(Err("pod has unbound immediate PersistentVolumeClaims".to_owned()));
             };
-            found.unplaced.push((claim, class.provisioner != NO_PROVISIONER));
+            let maker = Some(class).filter(|class| class.provisioner != NO_PROVISIONER);
+            found.unplaced.push((claim, maker));
         }
         if found.waits() {
             found.all = client.list::<PersistentVolume>(None).await?;
@@ -105,14 +106,17 @@ impl Volumes {
             ));
         }
         let mut found = self.unplaced.iter().zip(self.on(node));
-        let lacks = found.any(|((_, is_made), volume)| !is_made && volume.is_none());
+        let lacks = found.any(|((_, class), volume)| {
+            let is_made = class.as_ref().is_some_and(|class| topology::serves(class, node));
+            volume.is_none() && !is_made
+        });
         lacks.then(|| Refusal::lasting("node(s) didn't find available persistent volumes to bind"))
     }
 
     /// The volume on a node for each claim that waits, if there is one.
     fn on(&self, node: &Node) -> Vec<Option<&Arc<PersistentVolume>>> {
         let mut taken = BTreeSet::new();
-        let of = |(claim, _): &(Arc<PersistentVolumeClaim>, bool)| {
+        let of = |(claim, _): &(Arc<PersistentVolumeClaim>, Option<Arc<StorageClass>>)| {
             let is_free = |volume: &&Arc<PersistentVolume>| {
                 reaches(volume, node) && !taken.contains(meta::name(&volume.metadata))
             };

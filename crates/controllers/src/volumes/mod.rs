@@ -9,10 +9,13 @@
 pub(crate) mod binding;
 mod expand;
 mod reclaim;
+pub(crate) mod topology;
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
+use kubewright::k8s_openapi::api::core::v1::{
+    Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod,
+};
 use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop};
@@ -246,7 +249,18 @@ async fn say_that_it_waits(claim: &PersistentVolumeClaim, ctx: &Context) -> Resu
 async fn provision(claim: &PersistentVolumeClaim, class: &StorageClass, ctx: &Context) -> Result<Action> {
     let provisioner = class.provisioner.as_str();
     if provisioner == binding::SIMULATED {
-        let volume = binding::provisioned(claim, class);
+        let chosen = meta::annotation(&claim.metadata, binding::SELECTED_NODE).filter(|_| binding::waits(class));
+        let node = match chosen {
+            Some(chosen) => ctx.client().get::<Node>(None, chosen).await?,
+            None => None,
+        };
+        if let Some(chosen) = chosen.filter(|_| !node.as_ref().is_some_and(|node| topology::serves(class, node))) {
+            let message = format!("node \"{chosen}\" is not there, or not in allowedTopologies of the class");
+            ctx.event(claim, EventType::Warning, "ProvisioningFailed", &message);
+            return set_phase(claim, "Pending", ctx).await;
+        }
+        let mut volume = binding::provisioned(claim, class);
+        volume.spec.get_or_insert_default().node_affinity = topology::of(class, node.as_deref());
         let name = meta::name(&volume.metadata).to_owned();
         match ctx.client().create(&volume).await {
             Err(error) if !error.is_already_exists() => return Err(error),

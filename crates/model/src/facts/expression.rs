@@ -66,6 +66,9 @@ pub struct Compiler {
     /// Shared with the expression that is being compiled and with none that is: of many variables, each adds itself and
     /// copies none.
     variables: Option<Arc<ObjectType>>,
+    /// The types of `object` (and `oldObject`) and of `params`, where they are checked; else all that is known of them
+    /// is known at run time.
+    types: Option<[Decl; 2]>,
 }
 
 impl Compiler {
@@ -74,7 +77,24 @@ impl Compiler {
         Compiler {
             params,
             variables: None,
+            types: None,
         }
+    }
+
+    /// The same for objects and parameters of these types, to check expressions against them; `None`: one that is not
+    /// known. `params` without a type are declared all the same, unless there are none.
+    #[must_use]
+    pub fn of_types(mut self, object: Option<Decl>, params: Option<Decl>) -> Compiler {
+        self.types = Some([object, params].map(|decl| decl.unwrap_or(Decl::new(Type::Dyn))));
+        self
+    }
+
+    /// Why an expression does not fit the types of its variables (`typeCheckingCompiler`), in the words of upstream,
+    /// where the type of its value does not matter; none when it does.
+    pub fn mistake(&self, source: &str) -> Option<String> {
+        compile(source, &self.environment(Returns::Anything))
+            .err()
+            .map(|issues| issues.to_string())
     }
 
     /// With `variables`, to be declared one after the other.
@@ -85,6 +105,7 @@ impl Compiler {
                 name: "kubernetes.variables".into(),
                 fields: BTreeMap::new(),
             })),
+            types: None,
         }
     }
 
@@ -124,24 +145,28 @@ impl Compiler {
     }
 
     fn environment(&self, returns: Returns) -> Environment {
+        let any = || Decl::new(Type::Dyn);
+        let [object, params] = self.types.clone().unwrap_or_else(|| [any(), any()]);
         let mut environment = Environment::new()
-            .variable("object", Decl::new(Type::Dyn))
-            .variable("oldObject", Decl::new(Type::Dyn))
+            .variable("object", object.clone())
+            .variable("oldObject", object)
             .variable("namespaceObject", NAMESPACE.clone())
             .variable("request", REQUEST.clone());
         if self.params {
-            environment = environment.variable("params", Decl::new(Type::Dyn));
+            environment = environment.variable("params", params);
         }
         if returns != Returns::Text {
-            environment = environment
-                .variable(
-                    "authorizer",
-                    Decl::new(Type::opaque("kubernetes.authorization.Authorizer")),
-                )
-                .variable(
-                    "authorizer.requestResource",
-                    Decl::new(Type::opaque("kubernetes.authorization.ResourceCheck")),
-                );
+            environment = environment.variable(
+                "authorizer",
+                Decl::new(Type::opaque("kubernetes.authorization.Authorizer")),
+            );
+        }
+        // The check of types does not know it (`buildEnvSet`).
+        if returns != Returns::Text && self.types.is_none() {
+            environment = environment.variable(
+                "authorizer.requestResource",
+                Decl::new(Type::opaque("kubernetes.authorization.ResourceCheck")),
+            );
         }
         if let Some(variables) = &self.variables {
             environment = environment.variable("variables", Decl::new(Type::Object(variables.clone())));
@@ -287,5 +312,34 @@ mod tests {
         let sum = compiler.compile("variables.a + variables.c == 2", Returns::Bool);
         assert!(all.is_ok() && failed.is_err() && sum.is_ok(), "{failed:?} {sum:?}");
         assert_eq!(address(&compiler), before);
+    }
+
+    /// As kube-apiserver 1.36 answers them.
+    #[test]
+    fn values_without_fields() {
+        let compiler = Compiler::with_variables(false);
+        for (source, expected) in [
+            (
+                "authorizer.nope",
+                "1:11: unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
+            ),
+            (
+                "url('https://a').nope",
+                "1:17: unexpected failed resolution of 'kubernetes.URL'",
+            ),
+            (
+                "quantity('1').nope",
+                "1:14: unexpected failed resolution of 'kubernetes.Quantity'",
+            ),
+            (
+                "ip('1.2.3.4').nope",
+                "1:14: type 'net.IP' does not support field selection",
+            ),
+            ("request.nope", "1:8: undefined field 'nope'"),
+        ] {
+            let mistake = compiler.mistake(source).unwrap_or_default();
+            let first = mistake.lines().next().unwrap_or_default();
+            assert_eq!(first, format!("ERROR: <input>:{expected}"));
+        }
     }
 }

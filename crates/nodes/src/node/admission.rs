@@ -10,7 +10,8 @@ use kubewright::{Context, EventType, Result};
 use kubewright_objects::{disruption_target, meta, node_affinity, pods, requests};
 use serde_json::json;
 
-use super::{Kubelet, eviction};
+use super::container::Observations;
+use super::{Kubelet, eviction, resize};
 
 /// Why a pod is not taken up: the reason of its status, and the message.
 pub(super) type Rejection = (String, String);
@@ -19,21 +20,13 @@ impl Kubelet {
     /// Whether the node does not take up a new pod, which is said of it (`rejectPod`): it is short of something, or no
     /// scheduler has seen that there is room.
     pub(super) async fn refuse(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<bool> {
-        let is_admitted = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some());
         if is_admitted(pod) || pods::is_finished(pod) || meta::is_deleting(&pod.metadata) {
             return Ok(false);
         }
         let mut rejection = eviction::refuses(node, pod).map(|why| (eviction::REASON.to_owned(), why));
+        rejection = rejection.or_else(|| is_of_other_os(pod));
         if rejection.is_none() && is_unplaced(pod) {
-            let mut others = Vec::new();
-            for other in self.bound.on(meta::name(&node.metadata)) {
-                if other != *ctx.request() {
-                    others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
-                }
-            }
-            let counts = |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !is_unplaced(other));
-            let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
-            rejection = rejects(node, pod, &others);
+            rejection = self.rejects(ctx, pod, node).await?;
         }
         let Some((reason, why)) = rejection else {
             return Ok(false);
@@ -42,6 +35,52 @@ impl Kubelet {
         let status = json!({ "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {why}") });
         disruption_target::patch_status(ctx, pod, status).await
     }
+
+    /// Why the node has no room for what a pod wants, beside the others that it has.
+    async fn rejects(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Option<Rejection>> {
+        let mut others = Vec::new();
+        for other in self.bound.on(meta::name(&node.metadata)) {
+            if other != *ctx.request() {
+                others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
+            }
+        }
+        let counts = |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !is_unplaced(other));
+        let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
+        Ok(rejects(node, pod, &others))
+    }
+
+    /// The pod with the status that follows from other resources than its containers have; none when they have theirs.
+    pub(super) async fn resized(
+        &self,
+        ctx: &Context,
+        pod: &Pod,
+        node: &Node,
+        notes: &mut Observations,
+    ) -> Result<Option<Pod>> {
+        if !resize::is_due(pod) {
+            return Ok(None);
+        }
+        // Before the others are read: one that goes afterwards finds the pod among those that wait.
+        self.cramped.insert(ctx.request());
+        let lacks = self.rejects(ctx, pod, node).await?.map(|(_, why)| why);
+        if lacks.is_none() {
+            self.cramped.remove(ctx.request());
+        }
+        let mut next = pod.clone();
+        next.status = Some(resize::advance(pod, lacks.as_deref(), ctx.now(), notes));
+        Ok(Some(next))
+    }
+}
+
+fn is_admitted(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.start_time.is_some())
+}
+
+/// Every node runs Linux (`rejectPodAdmissionBasedOnOSField`).
+fn is_of_other_os(pod: &Pod) -> Option<Rejection> {
+    let os = pod.spec.as_ref()?.os.as_ref()?;
+    let message = "Failed to admit pod as the OS field doesn't match node OS";
+    (os.name != "linux").then(|| ("PodOSNotSupported".to_owned(), message.to_owned()))
 }
 
 /// Whether a pod came to its node without a scheduler: a binding says that it is scheduled.
@@ -122,6 +161,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn pods_of_another_system() {
+        for (os, is_rejected) in [(Value::Null, false), ("linux".into(), false), ("windows".into(), true)] {
+            let os = if os.is_null() { os } else { json!({ "name": os }) };
+            let pod = serde_json::from_value(json!({ "spec": { "containers": [], "os": os } })).expect("a pod");
+            assert_eq!(is_of_other_os(&pod).is_some(), is_rejected, "{os}");
+        }
+    }
 
     #[test]
     fn pods_that_are_rejected() {

@@ -15,7 +15,7 @@ use kubewright::k8s_openapi::api::core::v1::{
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{self, Behaviour, KILLED, Role, Which};
-use super::live;
+use super::{live, resize};
 use crate::processes::ObservedContainer;
 use kubewright_objects::meta;
 
@@ -223,6 +223,7 @@ fn start(
             status.restart_count = next;
             pull(scene, container, &image, notes);
             status.image_id = image_id(&image);
+            resize::give(container, status);
         }
         Some(live) => match live::start(live, container, next, status, notes) {
             true => {}

@@ -15,7 +15,7 @@ use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, ContainerContext, Observations, Progress, since};
-use super::{ephemeral, live};
+use super::{ephemeral, live, resize};
 use kubewright_objects::meta;
 use kubewright_objects::pods;
 
@@ -348,6 +348,7 @@ pub(super) fn mark(pod: &Pod, status: &PodStatus) -> String {
             one.name, one.restart_count, one.ready, one.started
         ));
     }
+    text.push_str(&resize::mark(status));
     for gate in gates(pod.spec.as_ref()) {
         text.push_str(&format!(" {:?}", pods::condition(pod, gate).map(|gate| &gate.status)));
     }

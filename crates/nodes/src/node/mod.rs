@@ -24,6 +24,7 @@ mod life;
 mod live;
 mod metrics;
 mod needs;
+mod resize;
 mod rules;
 mod running;
 
@@ -78,6 +79,8 @@ pub(crate) struct Kubelet {
     bound: Bound,
     /// Pods that wait for a Secret or a ConfigMap.
     held_up: Waiting,
+    /// Pods that wait for room to grow.
+    cramped: Waiting,
 }
 
 #[derive(Default)]
@@ -120,9 +123,11 @@ pub(crate) fn kubelet(
         addresses: Mutex::default(),
         bound: Bound::default(),
         held_up: Waiting::default(),
+        cramped: Waiting::default(),
     };
     let bound = kubelet.bound.clone();
     let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
+    let for_room = kubelet.cramped.clone();
     let controller = Controller::of(kubelet).named("kubelet").source(changed.source());
     let controller = match woken {
         Some(woken) => controller.source(woken),
@@ -131,6 +136,7 @@ pub(crate) fn kubelet(
     controller
         // A pod can be bound before its node is known, and a node that was silent begins to talk again.
         .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
+        .watches::<Pod>(move |_| for_room.all())
         // What pods and those who made them are told to be (`rules.rs`).
         .reads::<Namespace>(Scope::all())
         .reads::<ReplicaSet>(Scope::all())
@@ -258,8 +264,10 @@ impl Kubelet {
         };
         let (name, host) = (meta::name(&node.metadata).to_owned(), fleet::address(node));
         let has_image = |image: &str| self.memory().images.contains(&(name.clone(), image.to_owned()));
+        let mut notes = Observations::default();
+        let resized = self.resized(ctx, pod, node, &mut notes).await?;
         let scene = ContainerContext {
-            pod,
+            pod: resized.as_ref().unwrap_or(pod),
             now: ctx.now(),
             obstacles: &obstacles,
             has_image: &has_image,
@@ -270,7 +278,6 @@ impl Kubelet {
             host: &host,
             unmounted: mount.is_some(),
         };
-        let mut notes = Observations::default();
         let status = life::go_on(&scene, &place, &mut notes);
         let mark = life::mark(pod, &status);
         if self.with(pod, |of_pod| of_pod.mark.as_ref() != Some(&mark)) {
@@ -524,6 +531,7 @@ impl Reconciler for Kubelet {
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.bound.remove(&request);
         self.held_up.remove(&request);
+        self.cramped.remove(&request);
         let known = self.memory().pods.remove(&request);
         if let (Some(processes), Some(known)) = (&self.processes, known) {
             processes.forget(&known.uid);

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
+use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec, VolumeMount};
 use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
@@ -81,7 +81,7 @@ impl Kubelet {
             };
             let status = life::go_on(&scene, &place, &mut notes);
             for (name, why) in &notes.stops {
-                processes.stop_container(pod, name, why);
+                processes.stop_container(pod, name, None, why);
             }
             let mut is_new = false;
             for start in std::mem::take(&mut notes.starts) {
@@ -215,6 +215,22 @@ fn not_enforced(pod: &Pod, shared_user: Option<&str>) -> Vec<String> {
         containers().any(is_read_only),
         "readOnly of volumeMounts is not enforced",
     );
+    let claims = || {
+        spec.volumes
+            .iter()
+            .flatten()
+            .filter_map(|volume| volume.persistent_volume_claim.as_ref())
+    };
+    say(
+        claims().any(|claim| claim.read_only == Some(true)),
+        "readOnly of persistentVolumeClaim is not enforced",
+    );
+    let has_mount = |is_odd: &dyn Fn(&VolumeMount) -> bool| {
+        let mut mounts = containers().flat_map(|container| container.volume_mounts.iter().flatten());
+        mounts.any(is_odd)
+    };
+    let propagates = |mount: &VolumeMount| mount.mount_propagation.as_deref().is_some_and(|how| how != "None");
+    say(has_mount(&propagates), "mountPropagation of volumeMounts has no effect");
     let has_devices = |container: &Container| container.volume_devices.iter().flatten().next().is_some();
     say(containers().any(has_devices), "volumeDevices are not there");
     let empty = || {
@@ -237,6 +253,8 @@ fn not_enforced(pod: &Pod, shared_user: Option<&str>) -> Vec<String> {
         (spec.host_pid, true, "hostPID"),
         (spec.host_ipc, true, "hostIPC"),
         (spec.host_users, false, "hostUsers: false"),
+        (spec.set_hostname_as_fqdn, true, "setHostnameAsFQDN"),
+        (spec.hostname_override.as_ref().map(|_| true), true, "hostnameOverride"),
     ];
     for (found, value, name) in of_pod {
         say(found == Some(value), &format!("{name} has no effect"));
@@ -270,6 +288,7 @@ fn security_fields(spec: &PodSpec) -> BTreeSet<&'static str> {
         say(context.run_as_user.is_some(), "runAsUser");
         say(context.run_as_group.is_some(), "runAsGroup");
         say(context.privileged == Some(true), "privileged");
+        say(context.proc_mount.as_deref() == Some("Unmasked"), "procMount");
         say(
             context.allow_privilege_escalation == Some(true),
             "allowPrivilegeEscalation",
@@ -321,6 +340,21 @@ mod tests {
         check(
             json!({ "securityContext": { "runAsUser": 0, "fsGroup": 5, "supplementalGroups": [0] } }),
             &["securityContext is not enforced (fsGroup, runAsUser, supplementalGroups)"],
+        );
+        check(
+            json!({ "setHostnameAsFQDN": true, "hostnameOverride": "db" }),
+            &["setHostnameAsFQDN has no effect", "hostnameOverride has no effect"],
+        );
+        let claim = json!({ "name": "v", "persistentVolumeClaim": { "claimName": "c", "readOnly": true } });
+        check(
+            json!({ "volumes": [claim] }),
+            &["readOnly of persistentVolumeClaim is not enforced"],
+        );
+        let mount = |how: &str| json!({ "name": "v", "mountPath": "/v", "mountPropagation": how });
+        check(of(json!({ "volumeMounts": [mount("None")] })), &[]);
+        check(
+            of(json!({ "volumeMounts": [mount("Bidirectional")] })),
+            &["mountPropagation of volumeMounts has no effect"],
         );
         let dropped = json!({ "capabilities": { "drop": ["ALL"] }, "allowPrivilegeEscalation": false });
         check(of(json!({ "securityContext": dropped })), &[]);

@@ -491,7 +491,7 @@ impl Processes {
                     "postStart failed",
                     Some((EventType::Warning, "FailedPostStartHook", message)),
                 );
-                self.stop_container(&pod, &instance.container.name, "FailedPostStartHook");
+                self.stop_container(&pod, &instance.container.name, None, "FailedPostStartHook");
                 return;
             }
             let started = instance.container.startup_probe.is_none();

@@ -24,7 +24,7 @@ pub(super) async fn run(processes: &Processes, pod: &Pod, instance: &Instance) {
     if let Some(probe) = &container.startup_probe {
         if !until_it_is_well(processes, pod, instance, "Startup", probe).await {
             let message = format!("Container {} failed startup probe, will be restarted", container.name);
-            processes.stop_container(pod, &container.name, &message);
+            processes.stop_container(pod, &container.name, Some(probe), &message);
             return;
         }
         if instance.found(true, container.readiness_probe.is_none()) {
@@ -142,7 +142,7 @@ async fn liveness(processes: &Processes, pod: &Pod, instance: &Instance, probe: 
     }
     let name = &instance.container.name;
     let message = format!("Container {name} failed liveness probe, will be restarted");
-    processes.stop_container(pod, name, &message);
+    processes.stop_container(pod, name, Some(probe), &message);
 }
 
 /// A port by its number or by the name that the container gives it.

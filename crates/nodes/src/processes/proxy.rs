@@ -226,8 +226,8 @@ async fn pass_on(mut client: TcpStream, endpoints: &[SocketAddr]) {
     }
 }
 
-/// Where to listen for a Service with these slices: at its cluster address and, of a node port, at the address of the
-/// nodes.
+/// Where to listen for a Service with these slices: at its cluster address, at that of its load balancer and, of a
+/// node port, at the address of the nodes. Those that are not this machine's loopback addresses are left out.
 pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes: IpAddr) -> Wanted {
     let mut wanted = Wanted::new();
     let Some(spec) = &service.spec else { return wanted };
@@ -236,6 +236,10 @@ pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes:
     let Some(cluster_ip) = cluster_ip.filter(IpAddr::is_loopback) else {
         return wanted;
     };
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = status.iter().flat_map(|status| status.ingress.iter().flatten());
+    let balanced = ingress.filter_map(|one| one.ip.as_ref()?.parse::<IpAddr>().ok());
+    let balanced: Vec<IpAddr> = balanced.filter(IpAddr::is_loopback).collect();
     let endpoints = endpoints(slices);
     for port in spec.ports.iter().flatten() {
         let is_tcp = port.protocol.as_deref().unwrap_or("TCP") == "TCP";
@@ -246,7 +250,8 @@ pub(crate) fn wanted(service: &Service, slices: &[Arc<EndpointSlice>], of_nodes:
             continue;
         };
         let places = [(cluster_ip, Some(port.port)), (of_nodes, port.node_port)];
-        for (ip, number) in places {
+        let outer = balanced.iter().map(|ip| (*ip, Some(port.port)));
+        for (ip, number) in places.into_iter().chain(outer) {
             if let Some(number) = number
                 .and_then(|number| u16::try_from(number).ok())
                 .filter(|number| *number > 0)

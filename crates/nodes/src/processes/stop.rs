@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright::k8s_openapi::api::core::v1::{Pod, Probe};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,19 +20,17 @@ use kubewright_objects::meta;
 const GRACE: i64 = 30;
 
 impl Processes {
-    /// Stops a container with the grace of its pod. Its end is observed like any other.
-    pub(crate) fn stop_container(&self, pod: &Pod, container: &str, why: &str) {
+    /// Stops a container with the grace of its pod, or of the probe that failed. Its end is observed like any other.
+    pub(crate) fn stop_container(&self, pod: &Pod, container: &str, failed: Option<&Probe>, why: &str) {
         let Some(instance) = self.instance(meta::uid(&pod.metadata), container) else {
             return;
         };
         if !instance.is_running() || instance.begin_to_stop() {
             return;
         }
-        let seconds = pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.termination_grace_period_seconds)
-            .unwrap_or(GRACE);
+        let of_probe = failed.and_then(|probe| probe.termination_grace_period_seconds);
+        let of_pod = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+        let seconds = of_probe.or(of_pod).unwrap_or(GRACE);
         let deadline = Instant::now() + Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let of_pod = self.with(pod, |known| known.deadline.subscribe());
         let said = (!why.is_empty()).then(|| (EventType::Normal, "Killing", why.to_owned()));

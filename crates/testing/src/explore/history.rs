@@ -424,11 +424,13 @@ mod tests {
 
     #[test]
     fn a_claim_may_have_grown_and_nothing_else() {
-        let claim = |kind: &str, size: &str, mode: &str| {
-            json!({"kind": kind, "spec": {"resources": {"requests": {"storage": size}}}, "mode": mode})
-        };
+        let claim = |kind: &str, size: &str, mode: &str| json!({"kind": kind, "spec": {"resources": {"requests": {"storage": size}}}, "mode": mode});
         let check = |found: Value, grown: bool| {
-            assert_eq!(is_grown(&found, &claim("PersistentVolumeClaim", "10Gi", "a")), grown, "{found}");
+            assert_eq!(
+                is_grown(&found, &claim("PersistentVolumeClaim", "10Gi", "a")),
+                grown,
+                "{found}"
+            );
         };
         check(claim("PersistentVolumeClaim", "20Gi", "a"), true);
         check(claim("PersistentVolumeClaim", "10Gi", "a"), false);

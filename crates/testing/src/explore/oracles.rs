@@ -72,9 +72,8 @@ pub(super) fn of_chance(run: &Run, again: &Run) -> Option<Verdict> {
         return verdict(Severity::Low, what, details);
     }
     let (one, other) = (writes(run), writes(again));
-    let what = format!(
-        "two undisturbed runs make {one} and {other} writes: something of the operator is a matter of chance"
-    );
+    let what =
+        format!("two undisturbed runs make {one} and {other} writes: something of the operator is a matter of chance");
     verdict(Severity::Low, what, String::new()).filter(|_| one != other)
 }
 

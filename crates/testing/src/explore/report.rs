@@ -189,7 +189,9 @@ impl Report {
 
     /// A finding is told as fewer steps show it.
     pub(super) fn shrunk(&mut self, what: &str, shown: Shown) {
-        let Some(finding) = self.by_text.get_mut(what) else { return };
+        let Some(finding) = self.by_text.get_mut(what) else {
+            return;
+        };
         let Shown { run, undisturbed, .. } = &shown;
         finding.timeline = run.log.timeline(run.struck);
         finding.undisturbed = undisturbed
@@ -275,11 +277,7 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.coverage)?;
         if !self.left_out.is_empty() {
             let left = self.left_out.iter().map(|(class, count)| format!("{count} {class}"));
-            writeln!(
-                f,
-                "not played: {}",
-                left.collect::<Vec<_>>().join(", ")
-            )?;
+            writeln!(f, "not played: {}", left.collect::<Vec<_>>().join(", "))?;
         }
         if self.played == 0 && self.faults > 0 && self.findings.is_empty() {
             let why =
@@ -300,7 +298,13 @@ impl fmt::Display for Report {
                     format!("; steps {} and {last} are enough", first.join(", "))
                 }
             };
-            writeln!(f, "\n{}. {} ({}; {by}{enough})", number + 1, finding.what, finding.severity)?;
+            writeln!(
+                f,
+                "\n{}. {} ({}; {by}{enough})",
+                number + 1,
+                finding.what,
+                finding.severity
+            )?;
             for line in details::told(&finding.details) {
                 writeln!(f, "     {line}")?;
             }

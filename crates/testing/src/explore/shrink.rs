@@ -37,7 +37,10 @@ impl Schedule {
             return Ok(steps.to_vec());
         };
         match kept.iter().find(|step| **step > steps.len()) {
-            Some(step) => Err(format!("{self} names step {step}, and the workload has {} steps", steps.len())),
+            Some(step) => Err(format!(
+                "{self} names step {step}, and the workload has {} steps",
+                steps.len()
+            )),
             None => Ok(with(kept, steps)),
         }
     }
@@ -203,9 +206,11 @@ pub(super) fn carried(fault: &Fault, from: &Run, to: &Run, kept: &[usize]) -> Op
     // A user who does not wait makes a next step.
     let goes_on = |step: usize| kept.last().is_some_and(|last| *last > step);
     let has_next = |part: &Fault| match part {
-        Fault::NextStep(write) | Fault::Overtaken(write) | Fault::DeleteEarly(write) => {
-            to.log.attempts().get(write - 1).is_some_and(|write| goes_on(write.step))
-        }
+        Fault::NextStep(write) | Fault::Overtaken(write) | Fault::DeleteEarly(write) => to
+            .log
+            .attempts()
+            .get(write - 1)
+            .is_some_and(|write| goes_on(write.step)),
         Fault::Down { step } => kept.contains(step) && goes_on(*step),
         _ => true,
     };
@@ -325,11 +330,24 @@ mod tests {
 
     #[test]
     fn a_schedule_is_read_as_it_is_written() {
-        for name in ["crash-after@3", "crash-after@3/1", "held@pods#2/2,10", "undisturbed/1,3", "outage@3+late@pods/4"] {
+        for name in [
+            "crash-after@3",
+            "crash-after@3/1",
+            "held@pods#2/2,10",
+            "undisturbed/1,3",
+            "outage@3+late@pods/4",
+        ] {
             let schedule: Schedule = name.parse().expect(name);
             assert_eq!(schedule.to_string(), name);
         }
-        for wrong in ["", "crash-after@1/", "crash-after@1/0", "crash-after@1/1;2", "undisturbed/x", "meteor@1/1"] {
+        for wrong in [
+            "",
+            "crash-after@1/",
+            "crash-after@1/0",
+            "crash-after@1/1;2",
+            "undisturbed/x",
+            "meteor@1/1",
+        ] {
             assert!(wrong.parse::<Schedule>().is_err(), "{wrong}");
         }
     }

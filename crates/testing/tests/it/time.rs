@@ -150,6 +150,37 @@ async fn a_silent_node_loses_its_pods() -> Result<()> {
 }
 // ANCHOR_END: silent
 
+/// The pods of a node that falls silent are marked at once, however many they are, and no others.
+#[tokio::test]
+async fn pods_of_a_silent_node_are_not_ready() -> Result<()> {
+    const MANY: usize = 120;
+    let start = "2026-01-01T00:30:00Z".parse().expect("a time");
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().nodes(2)).await?;
+    let (nodes, pods): (Api<Node>, Api<Pod>) = (Api::all(cluster.kube()), Api::default_namespaced(cluster.kube()));
+    for at in 0..=MANY {
+        let mut pod = container(json!({}));
+        pod["metadata"]["name"] = format!("p{at}").into();
+        pod["spec"]["nodeName"] = json!(if at == MANY { "node-1" } else { "node-0" });
+        pods.create(&PostParams::default(), &object(pod)).await?;
+    }
+    cluster.settle().await?;
+    let ready = async || -> Result<Vec<String>> {
+        let all = pods.list(&Default::default()).await?.items.into_iter();
+        let is_ready = |pod: &Pod| {
+            let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.any(|one| one.type_ == "Ready" && one.status == "True")
+        };
+        Ok(all.filter(is_ready).filter_map(|pod| pod.spec?.node_name).collect())
+    };
+    assert_eq!(ready().await?.len(), MANY + 1);
+    let silent = Patch::Merge(json!({ "metadata": { "annotations": { "kubewright.dev/node": "silent" } } }));
+    nodes.patch("node-0", &PatchParams::default(), &silent).await?;
+    cluster.advance(Duration::from_secs(60)).await?;
+    assert_eq!(ready().await?, ["node-1"]);
+    cluster.stop().await;
+    Ok(())
+}
+
 /// Nodes that fail together keep their pods while no node is ready. One returns: the others lose theirs one by one.
 #[tokio::test]
 async fn nodes_that_are_all_silent_keep_their_pods() -> Result<()> {

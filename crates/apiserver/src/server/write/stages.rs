@@ -237,6 +237,7 @@ impl<'a> Writer<'a> {
             self.warnings
                 .extend(object::finalizer_warnings(&object, None, &resource));
             self.warnings.extend((resource.strategy.warnings)(&object, None));
+            self.warnings.extend(self.advice(&object, None));
         }
         // By now a generated name is known.
         object::name(&object).clone_into(&mut admitted.shown.attributes.name);
@@ -424,6 +425,7 @@ impl<'a> Writer<'a> {
             .extend(object::finalizer_warnings(&object, Some(old), &resource));
         if part != Part::Status {
             self.warnings.extend((strategy.warnings)(&object, Some(old)));
+            self.warnings.extend(self.advice(&object, Some(old)));
         }
         Ok(Prepared { object, claim })
     }
@@ -431,6 +433,19 @@ impl<'a> Writer<'a> {
 
 /// The last step of both.
 impl Writer<'_> {
+    /// What the surroundings warn of in an object, and did not in the one before.
+    fn advice(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let Some(advice) = self.server.advice else {
+            return Vec::new();
+        };
+        let mut warnings = advice(&self.resource, object);
+        if let (false, Some(old)) = (warnings.is_empty(), old) {
+            let said = advice(&self.resource, old);
+            warnings.retain(|warning| !said.contains(warning));
+        }
+        warnings
+    }
+
     async fn storable(
         &mut self,
         shown: &PluginInput<'_>,

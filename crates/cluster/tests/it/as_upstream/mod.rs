@@ -5,8 +5,12 @@
 //! are only those in which these controllers once differed.
 
 mod devices;
+mod policies;
+mod ranges;
+mod resizes;
 mod statefulsets;
 mod topology;
+mod volumes;
 
 use std::pin::pin;
 

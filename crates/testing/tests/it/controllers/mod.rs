@@ -59,6 +59,7 @@ fn operator(controller: &str, nodes: &Nodes) -> Operator {
         clock: Arc::new(Time(tokio::time::Instant::now())),
         heartbeats: false,
         nodes: nodes.clone(),
+        load_balancer_range: Some("10.9.0.0/29".parse().expect("a range")),
         ..Settings::default()
     };
     controllers::add(Operator::new("kube-controller-manager"), controller, &settings)
@@ -164,4 +165,7 @@ controllers! {
     horizontalpodautoscaler: "horizontalpodautoscaler",
     resourceclaim: "resourceclaim",
     ephemeral_volume: "ephemeral-volume",
+    service_cidr: "service-cidr",
+    service_lb: "service-lb",
+    validatingadmissionpolicy_status: "validatingadmissionpolicy-status",
 }

@@ -25,7 +25,10 @@ const CONTROLLERS: &[(&str, &[&str])] = &[
     ("quota", &["resourcequota"]),
     ("replicaset", &["replicaset"]),
     ("serviceaccount", &["serviceaccount"]),
-    ("simulated", &["deployment", "replicaset", "statefulset", "scheduler", "node"]),
+    (
+        "simulated",
+        &["deployment", "replicaset", "statefulset", "scheduler", "node"],
+    ),
     ("statefulset", &["statefulset"]),
     ("volume", &["persistentvolume-binder", "volume-protection"]),
 ];

@@ -18,6 +18,7 @@ pub(crate) struct Scenario {
 /// A kind: its version and its name.
 type Kind = (&'static str, &'static str);
 
+const ADDRESS: Kind = ("networking.k8s.io/v1", "IPAddress");
 const BUDGET: Kind = ("policy/v1", "PodDisruptionBudget");
 const CLAIM: Kind = ("v1", "PersistentVolumeClaim");
 const CLAIM_TEMPLATE: Kind = ("resource.k8s.io/v1", "ResourceClaimTemplate");
@@ -29,7 +30,9 @@ const DEPLOYMENT: Kind = ("apps/v1", "Deployment");
 const JOB: Kind = ("batch/v1", "Job");
 const NODE: Kind = ("v1", "Node");
 const POD: Kind = ("v1", "Pod");
+const POLICY: Kind = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
 const QUOTA: Kind = ("v1", "ResourceQuota");
+const RANGE: Kind = ("networking.k8s.io/v1", "ServiceCIDR");
 const REQUEST: Kind = ("certificates.k8s.io/v1", "CertificateSigningRequest");
 const ROLE: Kind = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 const SCALER: Kind = ("autoscaling/v2", "HorizontalPodAutoscaler");
@@ -118,6 +121,17 @@ fn job(name: &str, code: &str, spec: Value) -> Step {
 fn service() -> Step {
     let spec = json!({ "selector": { "app": "web" }, "ports": [{ "port": 80 }] });
     apply(SERVICE, "web", json!({ "spec": spec }))
+}
+
+fn balanced(name: &str) -> Step {
+    let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
+    apply(SERVICE, name, json!({ "spec": spec }))
+}
+
+fn policy(expression: &str) -> Value {
+    let rule =
+        json!({ "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"] });
+    json!({ "spec": { "matchConstraints": { "resourceRules": [rule] }, "validations": [{ "expression": expression }] } })
 }
 
 fn role(name: &str, verb: &str) -> Step {
@@ -259,7 +273,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         controllers: &["job"],
         as_upstream: &[],
         nodes: 1,
-        steps: || vec![job("indexed", "0", json!({ "completions": 3, "completionMode": "Indexed" }))],
+        steps: || {
+            vec![job(
+                "indexed",
+                "0",
+                json!({ "completions": 3, "completionMode": "Indexed" }),
+            )]
+        },
     },
     Scenario {
         name: "a CronJob that runs once a year",
@@ -408,7 +428,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         as_upstream: &[],
         nodes: 1,
         steps: || {
-            let class = json!({ "provisioner": "kubewright.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer" });
+            let class =
+                json!({ "provisioner": "kubewright.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer" });
             let spec = json!({
                 "accessModes": ["ReadWriteOnce"], "storageClassName": "later",
                 "resources": { "requests": { "storage": "1Gi" } },
@@ -422,6 +443,56 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                 delete(POD, "a"),
                 // No pod comes for this one.
                 apply(CLAIM, "other", json!({ "spec": spec })),
+            ]
+        },
+    },
+    Scenario {
+        name: "a range of Services goes after its address",
+        controllers: &["service-cidr"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || {
+            let labels = json!({ "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+                "ipaddress.kubernetes.io/ip-family": "IPv4" });
+            let parent = json!({ "resource": "services", "namespace": "default", "name": "web" });
+            let address = json!({ "metadata": { "labels": labels }, "spec": { "parentRef": parent } });
+            vec![
+                apply_in("", RANGE, "extra", json!({ "spec": { "cidrs": ["10.1.0.0/24"] } })),
+                apply_in("", ADDRESS, "10.1.0.7", address),
+                delete(RANGE, "extra"),
+                delete(ADDRESS, "10.1.0.7"),
+            ]
+        },
+    },
+    Scenario {
+        name: "Services get addresses and give them back",
+        controllers: &["service-lb"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || {
+            vec![
+                balanced("a"),
+                balanced("b"),
+                patch(
+                    "a has no load balancer",
+                    SERVICE,
+                    "a",
+                    json!({ "spec": { "type": "ClusterIP" } }),
+                ),
+                delete(SERVICE, "b"),
+                balanced("c"),
+            ]
+        },
+    },
+    Scenario {
+        name: "a policy is checked",
+        controllers: &["validatingadmissionpolicy-status"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || {
+            vec![
+                apply_in("", POLICY, "p", policy("object.spec.replicaz > 1")),
+                patch("it is mended", POLICY, "p", policy("object.spec.replicas > 1")),
             ]
         },
     },

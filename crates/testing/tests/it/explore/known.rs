@@ -147,7 +147,11 @@ fn a_finding_is_told_in_the_fewest_steps_that_show_it() -> Result<()> {
         };
         assert_eq!(finding.steps, steps, "{name}\n{report}");
         let steps: Vec<String> = steps.iter().map(usize::to_string).collect();
-        assert_eq!(finding.again, format!("{fault}/{}", steps.join(",")), "{name}\n{report}");
+        assert_eq!(
+            finding.again,
+            format!("{fault}/{}", steps.join(",")),
+            "{name}\n{report}"
+        );
         let replayed = amid_others(case, false).replay(&finding.again)?.run()?;
         let same = |other: &Finding| (&other.what, &other.timeline) == (&finding.what, &finding.timeline);
         assert!(replayed.findings.iter().any(same), "{name}\n{report}\n{replayed}");

@@ -312,7 +312,10 @@ fn check_book(text: &str) {
     let (_, block) = readme.split_once("```text\n1. ").expect("README shows a finding");
     let mut rest = shown.lines();
     for line in format!("1. {block}").lines().take_while(|line| *line != "```") {
-        assert!(rest.any(|shown| shown == line), "README: {line:?} is not in this order in\n{shown}");
+        assert!(
+            rest.any(|shown| shown == line),
+            "README: {line:?} is not in this order in\n{shown}"
+        );
     }
     let page = root.join("docs/src/pictures/finding.txt");
     if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
