@@ -2,8 +2,8 @@
 //! controller or MetalLB does).
 //!
 //! The only memory is `status.loadBalancer.ingress` of all Services, so an address is kept over a restart, and given back
-//! when its Service is gone or of another type (the API server empties the status then). Invariants: no two Services have one address; a Service with a
-//! `loadBalancerClass` is left to the controller of that class.
+//! when its Service is gone or of another type (the API server empties the status then). Invariants: no two Services
+//! have one address; a Service with a `loadBalancerClass` is left to the controller of that class.
 //!
 //! Not here: connections. Where pods are processes and the range is one of loopback addresses, `service-proxy` accepts
 //! them.

@@ -236,7 +236,7 @@ impl Outside {
         self
     }
 
-    /// Plays this finding, by the name that a report gave it ([`Explore::replay`]), and no others but those that are
+    /// Plays this finding, by the name that a report gave it ([`Explore::replay`](super::Explore::replay)), and no others but those that are
     /// named so. All of them are of the same steps.
     ///
     /// # Errors
