@@ -63,8 +63,9 @@ pub(crate) fn claims() -> Controller {
             None => for_volume.all(),
         })
         .watches::<StorageClass>(move |_| for_class.all())
-        // The pod that a claim waits for is named in its event.
+        // The pod that a claim waits for is named in its event; its node says where the volume is to be.
         .reads::<Pod>(Scope::all())
+        .reads::<Node>(Scope::all())
 }
 
 /// The claim that a volume is kept for.
