@@ -236,8 +236,8 @@ impl Outside {
         self
     }
 
-    /// Plays this finding, by the name that a report gave it ([`Explore::replay`](super::Explore::replay)), and no others but those that are
-    /// named so. All of them are of the same steps.
+    /// Plays this finding, by the name that a report gave it ([`Explore::replay`](super::Explore::replay)), and no others
+    /// but those that are named so. All of them are of the same steps.
     ///
     /// # Errors
     /// When this is no such name, or one of other steps.
