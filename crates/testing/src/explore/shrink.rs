@@ -123,7 +123,7 @@ pub(super) fn likely(fault: Option<&Fault>, log: &Log, steps: &[Step]) -> Vec<us
 
 /// The search: it asks for workloads, and is told which of them show the finding.
 pub(super) struct Shrink {
-    /// What is tried first; empty when it was tried.
+    /// Fewer steps, which are tried first; empty when they were tried.
     likely: Vec<usize>,
     /// The fewest steps so far.
     pub(super) kept: Vec<usize>,
@@ -138,8 +138,9 @@ pub(super) struct Shrink {
 impl Shrink {
     /// A search in a workload of so many steps, with so many tries at most, of which the first is this one.
     pub(super) fn new(steps: usize, tries: usize, likely: Vec<usize>) -> Shrink {
+        let is_fewer = likely.len() < steps;
         Shrink {
-            likely,
+            likely: if is_fewer { likely } else { Vec::new() },
             kept: (1..=steps).collect(),
             chunk: steps.div_ceil(2).max(1),
             end: steps,
@@ -154,7 +155,7 @@ impl Shrink {
             if self.tries == 0 || self.kept.len() < 2 {
                 return None;
             }
-            if !self.likely.is_empty() && self.likely.len() < self.kept.len() {
+            if !self.likely.is_empty() {
                 self.tries -= 1;
                 return Some(self.likely.clone());
             }
@@ -179,7 +180,7 @@ impl Shrink {
     /// Whether the steps that were tried show the finding.
     pub(super) fn answer(&mut self, shows: bool) {
         let likely = std::mem::take(&mut self.likely);
-        if !likely.is_empty() && likely.len() < self.kept.len() {
+        if !likely.is_empty() {
             if shows {
                 *self = Shrink::new(likely.len(), self.tries, Vec::new());
                 self.kept = likely;
