@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use kubewright::k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, conditions};
@@ -107,53 +108,23 @@ async fn say(cidr: &ServiceCIDR, (status, reason, message): (&str, &str, &str), 
     Ok(Action::await_change())
 }
 
-/// A block of addresses.
-#[derive(Clone, Copy)]
-struct Block {
-    first: IpAddr,
-    length: u8,
-}
-
-impl Block {
-    fn read(text: &str) -> Option<Block> {
-        let (first, length) = text.split_once('/')?;
-        Some(Block {
-            first: first.parse().ok()?,
-            length: length.parse().ok()?,
-        })
-    }
-
-    fn holds(self, address: IpAddr) -> bool {
-        let shared = match (self.first, address) {
-            (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
-            _ => return false,
-        };
-        shared >= u32::from(self.length)
-    }
-
-    fn is_within(self, outer: Block) -> bool {
-        outer.length <= self.length && outer.holds(self.first)
-    }
-}
-
-fn blocks(cidr: &ServiceCIDR) -> impl Iterator<Item = Block> {
+fn blocks(cidr: &ServiceCIDR) -> impl Iterator<Item = IpNet> {
     let all = cidr.spec.iter().flat_map(|spec| spec.cidrs.iter().flatten());
-    all.filter_map(|text| Block::read(text))
+    all.filter_map(|text| text.parse().ok())
 }
 
 /// Whether no address of a Service is left without a range when this one goes (`canDeleteCIDR`).
 fn may_go(cidr: &ServiceCIDR, all: &[Arc<ServiceCIDR>], addresses: &[Arc<IPAddress>]) -> bool {
     let others = || all.iter().filter(|other| other.metadata.name != cidr.metadata.name);
     let mut own = blocks(cidr);
-    if own.all(|block| others().any(|other| blocks(other).any(|outer| block.is_within(outer)))) {
+    if own.all(|block| others().any(|other| blocks(other).any(|outer| outer.contains(&block)))) {
         return true;
     }
     let given = addresses
         .iter()
         .filter(|address| meta::labels(&address.metadata).get(ALLOCATOR.0).map(String::as_str) == Some(ALLOCATOR.1));
     let mut given = given.filter_map(|address| meta::name(&address.metadata).parse::<IpAddr>().ok());
-    let holds = |cidr: &ServiceCIDR, address: IpAddr| blocks(cidr).any(|block| block.holds(address));
+    let holds = |cidr: &ServiceCIDR, address: IpAddr| blocks(cidr).any(|block| block.contains(&address));
     !given.any(|address| holds(cidr, address) && !others().any(|other| holds(other, address)))
 }
 
