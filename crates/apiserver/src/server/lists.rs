@@ -5,6 +5,7 @@
 //! texts, and the pieces are made while the client reads ([`LongBody`]), so that it costs no second copy of everything
 //! it shows.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -293,18 +294,12 @@ pub(super) fn table_body(resource: &Resource, list: List, options: Options, vers
 /// The name of the one that a list marks as default: the last that was made, and the first by its name of several.
 fn default_of(resource: &Resource, items: &[Item]) -> Option<String> {
     let since = resource.strategy.default_since?;
-    let mut found: Option<(String, String)> = None;
-    for item in items {
+    let marked = items.iter().filter_map(|item| {
         let stored = item.object();
-        let (made, name) = (since(stored.value()), object::name(stored.value()));
-        let is_later = |(known, first): &(String, String), made: &str| {
-            made > known.as_str() || (made == known && name < first.as_str())
-        };
-        if let Some(made) = made.filter(|made| found.as_ref().is_none_or(|known| is_later(known, made))) {
-            found = Some((made.to_owned(), name.to_owned()));
-        }
-    }
-    found.map(|(_, name)| name)
+        let made = since(stored.value())?.to_owned();
+        Some((made, Reverse(object::name(stored.value()).to_owned())))
+    });
+    marked.max().map(|(_, Reverse(name))| name)
 }
 
 fn write_rows(out: &mut Vec<u8>, resource: &Resource, mut items: Vec<Item>, options: Options, version: &str) {
