@@ -6,7 +6,7 @@
 //! end.
 //!
 //! Without arguments everything is measured; `start`, `load`, `queue`, `instructions`, `memory`, `growth`, `definitions`,
-//! `watchers`, `cluster`, `time` and `webhooks` name parts.
+//! `watchers`, `cluster`, `scale`, `time` and `webhooks` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -32,7 +32,7 @@ mod webhooks;
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "start",
     "load",
     "queue",
@@ -42,6 +42,7 @@ const PARTS: [&str; 11] = [
     "growth",
     "watchers",
     "cluster",
+    "scale",
     "time",
     "webhooks",
 ];
@@ -101,6 +102,9 @@ async fn run() -> Result<(), String> {
     }
     if asked("cluster") {
         cluster::measure(&kubewright, peer.as_ref()).await?;
+    }
+    if asked("scale") {
+        cluster::scale(&kubewright).await?;
     }
     if asked("time") {
         cluster::time_and_processes(&kubewright).await?;

@@ -18,6 +18,7 @@
 
 mod events;
 mod objects;
+mod scale;
 pub(crate) mod sides;
 mod time;
 mod works;
@@ -25,7 +26,7 @@ mod works;
 use std::path::Path;
 
 use crate::cluster::sides::{Side, Whole};
-use crate::cluster::works::Work;
+use crate::cluster::works::{Shape, Work};
 use crate::peer::Peer;
 
 /// The figures of a work.
@@ -45,7 +46,7 @@ const PART: f64 = 10.0;
 /// Measures and prints.
 pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<(), String> {
     if let Some(pods) = given("KUBEWRIGHT_BENCH_PODS")? {
-        let crowd = works::crowd(&Side::ours(kubewright, 100).await?, pods).await?;
+        let crowd = works::crowd(&Side::ours(kubewright, 100).await?, pods, Shape::Plain).await?;
         row(&format!("{pods} pods on 100 nodes to Ready"), crowd.up, None);
         row("all deleted", crowd.down, None);
         return Ok(());
@@ -70,6 +71,11 @@ pub(crate) async fn measure(kubewright: &Path, peer: Option<&Peer>) -> Result<()
         0 => Ok(()),
         _ => Err(format!("{failed} measurements failed, as said above")),
     }
+}
+
+/// Measures and prints how cost grows on our side.
+pub(crate) async fn scale(kubewright: &Path) -> Result<(), String> {
+    scale::measure(kubewright).await
 }
 
 /// Measures and prints the features of our side alone: time that is a test's, and pods that are processes.
@@ -121,8 +127,8 @@ fn row(what: &str, ours: Cost, theirs: Option<Cost>) {
 
 /// 10,000 pods on 100 nodes, and their cost beside 1,000.
 async fn large(kubewright: &Path) -> Result<(), String> {
-    let few = works::crowd(&Side::ours(kubewright, 100).await?, 1_000).await?;
-    let many = works::crowd(&Side::ours(kubewright, 100).await?, 10_000).await?;
+    let few = works::crowd(&Side::ours(kubewright, 100).await?, 1_000, Shape::Plain).await?;
+    let many = works::crowd(&Side::ours(kubewright, 100).await?, 10_000, Shape::Plain).await?;
     let verdict = |met: bool| if met { "met" } else { "MISSED" };
     let both = many.up.seconds + many.down.seconds;
     row("10,000 pods on 100 nodes to Ready", many.up, None);

@@ -64,6 +64,50 @@ pub(super) fn job(number: usize) -> Value {
     })
 }
 
+/// A claim of the default class.
+pub(super) fn claim(number: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": format!("claim-{number}") },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    })
+}
+
+/// A DaemonSet.
+pub(super) fn daemonset() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": { "name": "everywhere" },
+        "spec": { "selector": { "matchLabels": { "app": "bench" } }, "template": template() },
+    })
+}
+
+/// The label of pods that [`selecting`] selects.
+pub(super) const CROWD: &str = "crowd";
+
+/// A Service and a PodDisruptionBudget, with the paths of their kinds.
+pub(super) fn selecting() -> [(&'static str, Value); 2] {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "crowd" },
+        "spec": { "selector": { CROWD: "true" }, "ports": [{ "port": 80 }] },
+    });
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "crowd" },
+        "spec": { "minAvailable": 1, "selector": { "matchLabels": { CROWD: "true" } } },
+    });
+    [
+        ("/api/v1/namespaces/default/services", service),
+        ("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget),
+    ]
+}
+
+/// A required anti-affinity to pods that nobody makes.
+pub(super) fn repelling() -> Value {
+    let term =
+        json!({ "labelSelector": { "matchLabels": { "app": "nobody" } }, "topologyKey": "kubernetes.io/hostname" });
+    json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } })
+}
+
 /// A small object.
 pub(super) fn config_map(number: usize) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("map-{number}") }, "data": { "key": "value" } })

@@ -233,11 +233,35 @@ const OF_ONE: usize = 500;
 /// How long idleness is looked at, after as long a time for remaining work.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// What there is to say about the pods of a crowd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Nothing.
+    Plain,
+    /// Each requires not to be near pods that nobody makes.
+    Repelling,
+    /// A Service and a PodDisruptionBudget select all of them.
+    Selected,
+}
+
+/// What the system needs while nothing happens, in percent of a processor.
+pub(super) async fn idle(side: &Side) -> Result<f64, String> {
+    tokio::time::sleep(IDLE).await;
+    let before = side.server.cpu_milliseconds()?;
+    tokio::time::sleep(IDLE).await;
+    Ok((side.server.cpu_milliseconds()? - before) / (IDLE.as_secs_f64() * 1000.0) * 100.0)
+}
+
 /// Deployments of 500 pods until there are so many; then nothing; then all of them deleted.
-pub(super) async fn crowd(side: &Side, pods: usize) -> Result<Crowd, String> {
+pub(super) async fn crowd(side: &Side, pods: usize, shape: Shape) -> Result<Crowd, String> {
     let mut connection = Connection::open(side.server.address).await?;
     let mut watch = Events::of(&side.server, DEPLOYMENTS).await?;
     let names: Vec<String> = (0..pods / OF_ONE).map(|number| format!("crowd-{number}")).collect();
+    if shape == Shape::Selected {
+        for (path, object) in objects::selecting() {
+            events::create(&mut connection, path, &object).await?;
+        }
+    }
     let up = cost(side, async {
         for name in &names {
             let mut one = objects::deployment(name, OF_ONE);
@@ -245,6 +269,12 @@ pub(super) async fn crowd(side: &Side, pods: usize) -> Result<Crowd, String> {
                 if let Some(label) = one.pointer_mut(at) {
                     *label = name.clone().into();
                 }
+            }
+            let template = &mut one["spec"]["template"];
+            match shape {
+                Shape::Plain => {}
+                Shape::Repelling => template["spec"]["affinity"] = objects::repelling(),
+                Shape::Selected => template["metadata"]["labels"][objects::CROWD] = "true".into(),
             }
             events::create(&mut connection, DEPLOYMENTS, &one).await?;
         }
@@ -257,10 +287,7 @@ pub(super) async fn crowd(side: &Side, pods: usize) -> Result<Crowd, String> {
             .await
     })
     .await?;
-    tokio::time::sleep(IDLE).await;
-    let before = side.server.cpu_milliseconds()?;
-    tokio::time::sleep(IDLE).await;
-    let idle = (side.server.cpu_milliseconds()? - before) / (IDLE.as_secs_f64() * 1000.0) * 100.0;
+    let idle = idle(side).await?;
     let down = cost(side, async {
         for name in &names {
             events::delete(&mut connection, &format!("{DEPLOYMENTS}/{name}")).await?;
@@ -279,4 +306,40 @@ pub(super) async fn crowd(side: &Side, pods: usize) -> Result<Crowd, String> {
     })
     .await?;
     Ok(Crowd { up, down, idle })
+}
+
+/// So many claims of the default class, until all are bound.
+pub(super) async fn claims(side: &Side, claims: u32) -> Result<Cost, String> {
+    const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, CLAIMS).await?;
+    cost(side, async {
+        let creating = async {
+            for number in 0..claims {
+                events::create(&mut connection, CLAIMS, &objects::claim(number)).await?;
+            }
+            Ok::<_, String>(())
+        };
+        let mut bound = std::collections::BTreeSet::new();
+        let watching = watch.until(|_, claim| {
+            if claim["status"]["phase"] == "Bound" {
+                bound.insert(claim["metadata"]["name"].to_string());
+            }
+            Ok(u32::try_from(bound.len()) == Ok(claims))
+        });
+        tokio::try_join!(creating, watching).map(drop)
+    })
+    .await
+}
+
+/// A DaemonSet, until its pods on so many nodes are ready.
+pub(super) async fn daemons(side: &Side, nodes: usize) -> Result<Cost, String> {
+    const DAEMONSETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+    let mut connection = Connection::open(side.server.address).await?;
+    let mut watch = Events::of(&side.server, DAEMONSETS).await?;
+    cost(side, async {
+        events::create(&mut connection, DAEMONSETS, &objects::daemonset()).await?;
+        watch.until(|_, seen| Ok(counted(seen, "numberReady") == nodes)).await
+    })
+    .await
 }

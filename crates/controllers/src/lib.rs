@@ -66,6 +66,7 @@ mod job;
 pub mod metrics;
 mod namespace;
 mod node_lifecycle;
+mod pace;
 mod pod_control;
 mod podgc;
 mod policy_status;

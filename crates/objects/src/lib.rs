@@ -17,6 +17,7 @@
 //! | `tolerations` | whether a toleration fits a taint |
 //! | `disruption_target` | the condition of a pod that is about to be disrupted |
 //! | `install` | objects that a part of the control plane brings along |
+//! | `views` | Pods and Nodes without what most controllers do not read |
 //! | `bound`, `Waiting` | which requests belong to a node, and which wait for an object of another kind |
 //!
 //! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; an index holds
@@ -41,7 +42,9 @@ pub mod quantity;
 pub mod requests;
 pub mod tolerations;
 pub mod usage;
+mod views;
 mod waiting;
 
 pub use install::install;
+pub use views::{NodeView, PodView};
 pub use waiting::Waiting;

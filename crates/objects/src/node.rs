@@ -11,6 +11,12 @@ use crate::meta;
 
 /// The label of the zone (`corev1.LabelTopologyZone`).
 pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// The labels of the region and the zone of a node, each by its old and its present name.
+const REGIONS: [&str; 2] = [
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/region",
+];
+const ZONES: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", ZONE];
 /// The label of the host name (`corev1.LabelHostname`).
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The label of a node that exists in the API only. A user who sees it need not look for a machine.
@@ -21,6 +27,13 @@ const KWOK: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 pub const STATE: &str = "kubewright.dev/node";
 /// How often a node's Lease is renewed (`nodeLeaseDurationSeconds` / 4).
 pub const RENEW: Duration = Duration::from_secs(10);
+
+/// Region and zone of a node (`GetZoneKey`); both are empty where it has no such labels.
+pub fn zone_key(node: &Node) -> (&str, &str) {
+    let labels = meta::labels(&node.metadata);
+    let of = |keys: [&str; 2]| keys.iter().find_map(|key| labels.get(*key)).map_or("", String::as_str);
+    (of(REGIONS), of(ZONES))
+}
 
 /// The condition Ready.
 pub fn ready(node: &Node) -> Option<&NodeCondition> {

@@ -14,10 +14,9 @@ pub type Amounts = BTreeMap<String, i128>;
 /// A port of the host: address, protocol, number.
 pub type HostPort = (String, String, i32);
 
-/// The allocatable amount of a resource on a node.
-pub fn allocatable(node: &Node, name: &str) -> i128 {
-    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    room.and_then(|room| milli(room.get(name)?)).unwrap_or(0)
+/// The allocatable amounts of a node.
+pub fn allocatable(node: &Node) -> Amounts {
+    amounts(node.status.as_ref().and_then(|status| status.allocatable.as_ref()))
 }
 
 fn amounts(list: Option<&BTreeMap<String, Quantity>>) -> Amounts {

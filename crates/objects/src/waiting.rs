@@ -25,6 +25,11 @@ impl Waiting {
         self.set().remove(request)
     }
 
+    /// How many wait.
+    pub fn count(&self) -> usize {
+        self.set().len()
+    }
+
     /// All that wait.
     pub fn all(&self) -> Vec<Request> {
         self.set().iter().cloned().collect()

@@ -22,9 +22,9 @@ use self::failures::Failures;
 use self::plan::{Changes, View};
 use super::claim::{self, Selectors};
 use super::history;
+use super::pace::Pace;
 use super::pod_control::{self, BURST};
-use kubewright_objects::meta;
-use kubewright_objects::pods;
+use kubewright_objects::{NodeView, PodView, meta, pods};
 
 /// Knows all selectors, to find a DaemonSet for an orphaned pod, and the nodes that let pods fail, which no object
 /// says.
@@ -32,6 +32,7 @@ use kubewright_objects::pods;
 pub(crate) struct DaemonSetReconciler {
     selectors: Selectors,
     failures: Failures,
+    pace: Pace,
 }
 
 /// The controller, ready to be added to a manager.
@@ -73,6 +74,9 @@ impl Reconciler for DaemonSetReconciler {
             return Ok(Action::await_change());
         }
         self.selectors.remember(ctx.request(), &selector);
+        if let Some(rest) = self.pace.rest(ctx.request(), ctx.now()) {
+            return Ok(Action::requeue_after(rest));
+        }
         let mut revisions = claim::all(&ctx, &*set, &selector, |_: &ControllerRevision| true).await?;
         history::sort(&mut revisions);
         let mut collisions = set
@@ -87,8 +91,9 @@ impl Reconciler for DaemonSetReconciler {
             Err(error) if super::is_namespace_going(&error) => return Ok(Action::await_change()),
             current => current?,
         };
-        let pods = claim::all(&ctx, &*set, &selector, |_: &Pod| true).await?;
-        let nodes = ctx.client().list::<Node>(None).await?;
+        let pods = claim::pods(&ctx, &*set, &selector).await?;
+        let nodes = ctx.client().views::<Node, NodeView>(None).await?;
+        self.pace.looked(ctx.request(), ctx.now(), pods.len());
         let sync = Sync {
             ctx: &ctx,
             set: &set,
@@ -96,16 +101,13 @@ impl Reconciler for DaemonSetReconciler {
             hash: hash(&current),
         };
         let (acted, wait) = sync.act(&pods, &self.failures).await;
-        let mut pods = ctx
-            .client()
-            .owned_by::<Pod>(ctx.request().namespace(), meta::uid(&set.metadata))
-            .await?;
-        pods.retain(|pod| meta::fits(&selector, &pod.metadata));
+        let mut pods = claim::owned_pods(&ctx, &*set).await?;
+        pods.retain(|pod| meta::fits(&selector, &pod.0.metadata));
         sync.write_status(&pods, collisions).await?;
         acted?;
         forget(&ctx, spec, &current, &revisions, &pods).await?;
         let min_ready = spec.min_ready_seconds.unwrap_or(0);
-        let available = pods::next_availability(pods.iter().map(|pod| &**pod), min_ready, ctx.now());
+        let available = pods::next_availability(pods.iter().map(|pod| &pod.0), min_ready, ctx.now());
         let again = [wait, available].into_iter().flatten().min();
         // A little later than the moment: stored times are whole seconds, the clock is not.
         Ok(again.map_or_else(Action::await_change, |wait| {
@@ -116,6 +118,7 @@ impl Reconciler for DaemonSetReconciler {
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.selectors.forget(&request);
         self.failures.forget(&request);
+        self.pace.forget(&request);
         Ok(Action::await_change())
     }
 }
@@ -133,11 +136,11 @@ async fn forget(
     spec: &DaemonSetSpec,
     current: &ControllerRevision,
     revisions: &[Arc<ControllerRevision>],
-    pods: &[Arc<Pod>],
+    pods: &[Arc<PodView>],
 ) -> Result<()> {
     let hashes: BTreeSet<&str> = pods
         .iter()
-        .filter_map(|pod| pod.metadata.labels.as_ref()?.get(history::POD_LABEL))
+        .filter_map(|pod| pod.0.metadata.labels.as_ref()?.get(history::POD_LABEL))
         .map(String::as_str)
         .collect();
     let of_pods = revisions.iter().filter(|revision| hashes.contains(hash(revision)));
@@ -156,19 +159,19 @@ async fn forget(
 struct Sync<'a> {
     ctx: &'a Context,
     set: &'a DaemonSet,
-    nodes: &'a [Arc<Node>],
+    nodes: &'a [Arc<NodeView>],
     hash: &'a str,
 }
 
 impl<'a> Sync<'a> {
-    fn view<'b>(&'b self, pods: &'b [Arc<Pod>]) -> View<'b> {
-        let nodes: Vec<&Node> = self.nodes.iter().map(|node| &**node).collect();
-        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+    fn view<'b>(&'b self, pods: &'b [Arc<PodView>]) -> View<'b> {
+        let nodes: Vec<&Node> = self.nodes.iter().map(|node| &node.node).collect();
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &pod.0).collect();
         View::of(self.set, &nodes, &pods, self.hash, self.ctx.now())
     }
 
     /// Makes and deletes pods, and says when a node may be tried again.
-    async fn act(&self, pods: &[Arc<Pod>], failures: &Failures) -> (Result<()>, Option<Duration>) {
+    async fn act(&self, pods: &[Arc<PodView>], failures: &Failures) -> (Result<()>, Option<Duration>) {
         let view = self.view(pods);
         let mut wait: Option<Duration> = None;
         let changes = view.manage(|node| match failures.wait(self.ctx.request(), node, self.ctx.now()) {
@@ -209,7 +212,7 @@ impl<'a> Sync<'a> {
         created.and(deleted)
     }
 
-    async fn write_status(&self, pods: &[Arc<Pod>], collisions: i32) -> Result<()> {
+    async fn write_status(&self, pods: &[Arc<PodView>], collisions: i32) -> Result<()> {
         let status = self.view(pods).status(collisions);
         if self.set.status.as_ref() == Some(&status) {
             return Ok(());

@@ -23,10 +23,10 @@ use kubewright::kube::core::{DynamicObject, Selector};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use serde_json::json;
 
+use super::pace::Pace;
 use super::selecting::{self, Selecting};
 use kubewright_objects::disruption_target::{self, DISRUPTION_TARGET};
-use kubewright_objects::meta;
-use kubewright_objects::pods;
+use kubewright_objects::{PodView, meta, pods};
 
 /// How long a pod may be a target without being deleted (`stalePodDisruptionTimeout`).
 const STALE: Duration = Duration::from_secs(120);
@@ -35,6 +35,7 @@ const STALE: Duration = Duration::from_secs(120);
 #[derive(Default)]
 pub(crate) struct Budgets {
     selecting: Selecting,
+    pace: Pace,
 }
 
 /// The controller of budgets.
@@ -51,8 +52,12 @@ impl Reconciler for Budgets {
     type Object = PodDisruptionBudget;
 
     async fn reconcile(&self, budget: Arc<PodDisruptionBudget>, ctx: Context) -> Result<Action> {
+        if let Some(rest) = self.pace.rest(ctx.request(), ctx.now()) {
+            return Ok(Action::requeue_after(rest));
+        }
         let pods = self.selected(&budget, &ctx).await?;
-        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &pod.0).collect();
+        self.pace.looked(ctx.request(), ctx.now(), pods.len());
         if pods.is_empty() {
             ctx.event(&*budget, EventType::Normal, "NoPods", "No matching pods found");
         }
@@ -82,13 +87,14 @@ impl Reconciler for Budgets {
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.selecting.forget(&request);
+        self.pace.forget(&request);
         Ok(Action::await_change())
     }
 }
 
 impl Budgets {
     /// The pods that a budget covers. Without a selector it covers none; an empty selector covers all of the namespace.
-    async fn selected(&self, budget: &PodDisruptionBudget, ctx: &Context) -> Result<Vec<Arc<Pod>>> {
+    async fn selected(&self, budget: &PodDisruptionBudget, ctx: &Context) -> Result<Vec<Arc<PodView>>> {
         let Some(selector) = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()) else {
             self.selecting.forget(ctx.request());
             return Ok(vec![]);
@@ -96,7 +102,7 @@ impl Budgets {
         let selector: Selector = meta::selector(&format!("PodDisruptionBudget {}", ctx.request()), selector)?;
         self.selecting.remember(ctx.request(), &selector);
         ctx.client()
-            .list_matching::<Pod>(ctx.request().namespace(), &selector)
+            .views_matching::<Pod, PodView>(ctx.request().namespace(), &selector)
             .await
     }
 }

@@ -26,9 +26,9 @@ use kubewright::{Action, Context, Controller, Error, Event, EventType, Reconcile
 use self::pods::Family;
 use self::slices::Plan;
 use self::trigger::Triggers;
+use super::pace::Pace;
 use super::selecting::Selecting;
-use kubewright_objects::Waiting;
-use kubewright_objects::{meta, node};
+use kubewright_objects::{NodeView, PodView, Waiting, meta, node};
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const LEGACY_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
@@ -42,6 +42,7 @@ const SOURCE: &str = "endpoint-slice-controller";
 /// The slices of Services.
 pub(crate) struct Slices {
     selecting: Selecting,
+    pace: Pace,
     triggers: Triggers,
     /// Services with a pod on a node that does not exist.
     nodeless: Waiting,
@@ -53,6 +54,7 @@ pub(crate) struct Slices {
 pub(crate) fn slices() -> Controller {
     let reconciler = Slices {
         selecting: Selecting::default(),
+        pace: Pace::default(),
         triggers: Triggers::default(),
         nodeless: Waiting::default(),
         hinted: Waiting::default(),
@@ -146,13 +148,17 @@ impl Reconciler for Slices {
             self.selecting.forget(ctx.request());
             return Ok(Action::await_change());
         };
+        if let Some(rest) = self.pace.rest(ctx.request(), ctx.now()) {
+            return Ok(Action::requeue_after(rest));
+        }
         self.selecting.remember(ctx.request(), &selector);
         // Before the nodes are read: one that comes afterwards finds the Service.
         self.nodeless.insert(ctx.request());
         let (client, namespace) = (ctx.client(), ctx.request().namespace());
-        let pods = client.list_matching::<Pod>(namespace, &selector).await?;
-        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
-        let zones = zones(&ctx, &pods).await?;
+        let pods = client.views_matching::<Pod, PodView>(namespace, &selector).await?;
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &pod.0).collect();
+        self.pace.looked(ctx.request(), ctx.now(), pods.len());
+        let zones = zones(&ctx).await?;
         let (mut groups, left_out) = slices::groups(&service, &pods, |node| zones.get(node).cloned());
         if left_out == 0 {
             self.nodeless.remove(ctx.request());
@@ -174,6 +180,7 @@ impl Reconciler for Slices {
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
         self.selecting.forget(&request);
+        self.pace.forget(&request);
         self.nodeless.remove(&request);
         self.hinted.remove(&request);
         self.triggers.forget(&request);
@@ -181,19 +188,11 @@ impl Reconciler for Slices {
     }
 }
 
-/// The zones of the nodes of these pods; a node that does not exist is missing.
-async fn zones(ctx: &Context, pods: &[&Pod]) -> Result<BTreeMap<String, Option<String>>> {
-    let mut zones = BTreeMap::new();
-    for name in pods.iter().filter_map(|pod| pods::node(pod)) {
-        if zones.contains_key(name) {
-            continue;
-        }
-        if let Some(node) = ctx.client().get::<Node>(None, name).await? {
-            let zone = meta::labels(&node.metadata).get(node::ZONE).cloned();
-            zones.insert(name.to_owned(), zone);
-        }
-    }
-    Ok(zones)
+/// The zones of the nodes by their names.
+async fn zones(ctx: &Context) -> Result<BTreeMap<String, Option<String>>> {
+    let nodes = ctx.client().views::<Node, NodeView>(None).await?;
+    let zone = |node: &NodeView| meta::labels(&node.node.metadata).get(node::ZONE).cloned();
+    Ok(nodes.iter().map(|node| (node.name().to_owned(), zone(node))).collect())
 }
 
 /// The slices of the Service under reconciliation that one of the controllers made.
@@ -250,6 +249,7 @@ fn settled<T>(written: Result<T, Error>) -> Result<()> {
 /// The Endpoints objects of Services.
 pub(crate) struct Legacy {
     selecting: Selecting,
+    pace: Pace,
     triggers: Triggers,
 }
 
@@ -257,6 +257,7 @@ pub(crate) struct Legacy {
 pub(crate) fn legacy() -> Controller {
     let reconciler = Legacy {
         selecting: Selecting::default(),
+        pace: Pace::default(),
         triggers: Triggers::default(),
     };
     let selecting = reconciler.selecting.clone();
@@ -278,10 +279,14 @@ impl Reconciler for Legacy {
             self.selecting.forget(ctx.request());
             return Ok(Action::await_change());
         };
+        if let Some(rest) = self.pace.rest(ctx.request(), ctx.now()) {
+            return Ok(Action::requeue_after(rest));
+        }
         self.selecting.remember(ctx.request(), &selector);
         let (client, namespace) = (ctx.client(), ctx.request().namespace());
-        let pods = client.list_matching::<Pod>(namespace, &selector).await?;
-        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+        let pods = client.views_matching::<Pod, PodView>(namespace, &selector).await?;
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &pod.0).collect();
+        self.pace.looked(ctx.request(), ctx.now(), pods.len());
         let (subsets, truncated) = legacy::subsets(&service, &pods);
         let (subsets, labels) = (Some(subsets).filter(|list| !list.is_empty()), legacy::labels(&service));
         let trigger = self.triggers.of(ctx.request(), &service, &pods);
@@ -321,6 +326,7 @@ impl Reconciler for Legacy {
 
     async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
         self.selecting.forget(&request);
+        self.pace.forget(&request);
         self.triggers.forget(&request);
         let (namespace, name) = (request.namespace(), request.name());
         if let Some(present) = ctx.client().get::<Endpoints>(namespace, name).await? {

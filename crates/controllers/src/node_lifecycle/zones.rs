@@ -23,12 +23,6 @@ const LARGE: usize = 50;
 const SETTLED: Duration = Duration::from_secs(1);
 /// The label of nodes that do not count for the state of their zone.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
-/// The labels of the region and the zone, each by its old and its present name (`GetZoneKey`).
-const REGION: [&str; 2] = [
-    "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/region",
-];
-const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", node::ZONE];
 
 /// All zones, with the nodes in them.
 #[derive(Debug, Default)]
@@ -186,12 +180,8 @@ fn since(before: Timestamp, now: Timestamp) -> Duration {
 }
 
 fn zone_of(node: &Node) -> ZoneKey {
-    let labels = node.metadata.labels.as_ref();
-    let of = |keys: [&str; 2]| {
-        let found = keys.iter().find_map(|key| labels?.get(*key));
-        found.cloned().unwrap_or_default()
-    };
-    (of(REGION), of(ZONE))
+    let (region, zone) = node::zone_key(node);
+    (region.to_owned(), zone.to_owned())
 }
 
 impl Zones {
@@ -320,7 +310,7 @@ mod tests {
 
     fn node(name: &str, zone: &str, ready: &str) -> Node {
         let (zone, excluded) = zone.split_once('!').map_or((zone, false), |(zone, _)| (zone, true));
-        let mut labels = json!({ ZONE[1]: zone });
+        let mut labels = json!({ node::ZONE: zone });
         if excluded {
             labels[EXCLUDED] = json!("");
         }

@@ -1,40 +1,39 @@
 //! The used resources of each node: kept as pods come and go, so that placing a pod looks at nodes and never at all
-//! pods.
+//! pods. Pods with the same labels are counted together, and so are pods with the same terms of affinity (`groups`).
 //!
 //! Pure. Invariant: a pod counts on one node at most, from its placement until it is finished or gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubewright::Request;
 use kubewright::k8s_openapi::api::core::v1::Pod;
 
-use super::constraint::LabelCounts;
-use super::pod_info::{Interned, Labels, PodInfo};
-use super::{neighbours, prefer};
+use super::groups::{AffinityGroups, LabelCounts};
+use super::pod_info::{Interned, PodInfo};
 use kubewright_objects::requests::{self, Amounts, add};
 use kubewright_objects::{bound, pods};
 
 /// The used resources of one node.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct NodeInfo {
     pub(super) pods: BTreeMap<Request, Arc<PodInfo>>,
     pub(super) amounts: Amounts,
     /// The same, as nodes are compared ([`assumed_there`]).
     pub(super) assumed: Amounts,
-    /// How many have the same labels; without those that go.
-    pub(super) alike: LabelCounts,
+    /// How many have the same labels.
+    pub(super) labels: LabelCounts,
 }
 
 /// The pods of all nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Cache {
     nodes: BTreeMap<String, NodeInfo>,
+    /// The node of which nothing is used.
+    empty: NodeInfo,
     places: BTreeMap<Request, String>,
-    /// Pods that repel others.
-    repelling: BTreeSet<Request>,
-    /// Pods that like or dislike others near them.
-    choosy: BTreeSet<Request>,
+    /// Those that want others near them, or not.
+    pub(super) affinity: AffinityGroups,
     /// How many pods use a claim.
     claims: BTreeMap<Request, usize>,
     kept: Interned,
@@ -70,17 +69,8 @@ impl Cache {
         let taken = self.nodes.entry(node.to_owned()).or_default();
         add(&mut taken.amounts, &pod_info.asks.amounts);
         add(&mut taken.assumed, &pod_info.asks.assumed);
-        if !pod_info.is_deleting {
-            let alike = taken.alike.entry(alike(request, &pod_info)).or_default();
-            *alike = alike.saturating_add(1);
-        }
-        let affinity = pod_info.asks.affinity.as_ref();
-        if neighbours::repels(affinity) {
-            self.repelling.insert(request.clone());
-        }
-        if prefer::is_choosy(affinity) {
-            self.choosy.insert(request.clone());
-        }
+        taken.labels.add(request, &pod_info);
+        self.affinity.add(request, &pod_info, node);
         for claim in &pod_info.claims {
             let users = self.claims.entry(Request::new(request.namespace(), claim)).or_default();
             *users = users.saturating_add(1);
@@ -93,21 +83,14 @@ impl Cache {
         let Some(node) = self.places.remove(request) else {
             return;
         };
-        self.repelling.remove(request);
-        self.choosy.remove(request);
         let Some(taken) = self.nodes.get_mut(&node) else {
             return;
         };
         let Some(pod) = taken.pods.remove(request) else { return };
         subtract(&mut taken.amounts, &pod.asks.amounts);
         subtract(&mut taken.assumed, &pod.asks.assumed);
-        if !pod.is_deleting {
-            let alike = alike(request, &pod);
-            match taken.alike.get_mut(&alike) {
-                Some(count) if *count > 1 => *count = count.saturating_sub(1),
-                _ => drop(taken.alike.remove(&alike)),
-            }
-        }
+        taken.labels.remove(request, &pod);
+        self.affinity.remove(request, &pod, &node);
         if taken.pods.is_empty() {
             self.nodes.remove(&node);
         }
@@ -125,24 +108,15 @@ impl Cache {
         !self.claims.is_empty() && self.claims.contains_key(&Request::new(namespace, claim))
     }
 
-    /// Whether any pod repels others.
-    pub(super) fn has_repelling(&self) -> bool {
-        !self.repelling.is_empty()
-    }
-
-    /// Whether any pod likes or dislikes others near it.
-    pub(super) fn has_choosy(&self) -> bool {
-        !self.choosy.is_empty()
+    /// Whether the pod has its place.
+    pub(super) fn knows(&self, request: &Request) -> bool {
+        self.places.contains_key(request)
     }
 
     /// The used resources of a node.
-    pub(super) fn on(&self, node: &str) -> Option<&NodeInfo> {
-        self.nodes.get(node)
+    pub(super) fn on(&self, node: &str) -> &NodeInfo {
+        self.nodes.get(node).unwrap_or(&self.empty)
     }
-}
-
-fn alike(request: &Request, pod: &PodInfo) -> (Option<Arc<str>>, Arc<Labels>) {
-    (request.namespace.clone(), pod.labels.clone())
 }
 
 /// What is assumed of a container that says nothing of a resource, when nodes are compared: a tenth of a processor, and
@@ -204,7 +178,7 @@ mod tests {
         };
         let mut cache = Cache::default();
         let check = |cache: &Cache, node: &str, count: usize| {
-            let taken = cache.on(node).cloned().unwrap_or_default();
+            let taken = cache.on(node);
             let cpu = taken.amounts.get("cpu").copied().unwrap_or_default();
             assert_eq!(
                 (taken.pods.len(), cpu),

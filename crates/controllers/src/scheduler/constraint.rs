@@ -1,21 +1,15 @@
 //! Which pods a topology spread constraint counts, and on which nodes.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::kube::core::{Selector, SelectorExt as _};
 
-use super::cache::{Cache, NodeInfo};
+use super::cache::NodeInfo;
 use super::fit;
 use super::pod_info::{Labels, Neighbour};
-use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
-
-/// Pods with the same labels in one namespace, which every selector counts or leaves out together: a node with hundreds
-/// of pods has a few of these.
-pub(super) type LabelCounts = BTreeMap<(Option<Arc<str>>, Arc<Labels>), usize>;
 
 /// The pods that a constraint of a pod counts.
 pub(super) struct ConstraintSelector<'a> {
@@ -59,12 +53,10 @@ impl<'a> ConstraintSelector<'a> {
     }
 
     /// How many of them are on a node. Those that go do not count.
-    pub(super) fn on(&self, node: &Node, cache: &Cache) -> usize {
-        let there = cache.on(meta::name(&node.metadata)).into_iter();
-        let groups = there.flat_map(|taken: &NodeInfo| &taken.alike);
-        let ours =
-            groups.filter(|((namespace, labels), _)| namespace.as_deref() == self.namespace && self.has_shared(labels));
-        ours.fold(0_usize, |sum, (_, count)| sum.saturating_add(*count))
+    pub(super) fn on(&self, taken: &NodeInfo) -> usize {
+        let groups = taken.labels.iter();
+        let ours = groups.filter(|(namespace, labels, _)| *namespace == self.namespace && self.has_shared(labels));
+        ours.fold(0_usize, |sum, (_, _, count)| sum.saturating_add(count.staying))
     }
 }
 

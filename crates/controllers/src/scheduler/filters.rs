@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::cache::{Cache, NodeInfo};
 use super::devices::Devices;
 use super::fit::{Refusal, Requirements};
-use super::neighbours::{Namespaces, Neighbours};
+use super::neighbours::Neighbours;
+use super::term::Namespaces;
 use super::volumes::Volumes;
-use kubewright_objects::meta;
+use kubewright_objects::NodeView;
 
 /// The surroundings of a pod that is to be placed.
 pub(super) struct Surroundings<'a> {
     pub(super) volumes: &'a Volumes,
     pub(super) devices: &'a Devices,
     pub(super) namespaces: &'a Namespaces,
-    pub(super) nodes: &'a [Arc<Node>],
+    pub(super) nodes: &'a [Arc<NodeView>],
     /// Selects the pods that belong together with it.
     pub(super) default_selector: Option<&'a LabelSelector>,
 }
@@ -29,14 +30,14 @@ pub(super) struct Filters<'a> {
     devices: &'a Devices,
     cache: &'a Cache,
     neighbours: Neighbours,
-    pub(super) all: Vec<&'a Node>,
+    pub(super) all: Vec<&'a NodeView>,
     /// Another pod uses a volume that only one may use.
     taken: Option<Refusal>,
 }
 
 impl<'a> Filters<'a> {
     pub(super) fn new(pod: &'a Pod, around: &Surroundings<'a>, cache: &'a Cache) -> Filters<'a> {
-        let all: Vec<&Node> = around.nodes.iter().map(|node| &**node).collect();
+        let all: Vec<&NodeView> = around.nodes.iter().map(|node| &**node).collect();
         Filters {
             requirements: Requirements::of(pod),
             volumes: around.volumes,
@@ -48,14 +49,15 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Why a node refuses; nothing when it does not.
-    pub(super) fn ask(&self, node: &Node) -> Option<Refusal> {
-        let nothing = NodeInfo::default();
-        let taken = self.cache.on(meta::name(&node.metadata)).unwrap_or(&nothing);
+    /// Why a node refuses; what is used of it when it does not.
+    pub(super) fn ask(&self, node: &NodeView) -> Result<&'a NodeInfo, Refusal> {
+        let taken = self.cache.on(node.name());
         let refusal = self.requirements.refusal(node, taken).or_else(|| self.taken.clone());
-        refusal.or_else(|| {
-            let other = self.volumes.refusal(node).or_else(|| self.neighbours.refusal(node));
-            other.or_else(|| self.devices.refusal(node))
-        })
+        let refusal = refusal.or_else(|| {
+            let other = self.volumes.refusal(&node.node);
+            let other = other.or_else(|| self.neighbours.refusal(&node.node));
+            other.or_else(|| self.devices.refusal(&node.node))
+        });
+        refusal.map_or(Ok(taken), Err)
     }
 }

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
+use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec, Taint, Toleration};
 
 use super::cache::NodeInfo;
+use kubewright_objects::NodeView;
 use kubewright_objects::meta;
 pub(crate) use kubewright_objects::node_affinity::{selected, selects, term_fits};
 use kubewright_objects::requests::{self, Amounts, HostPort};
@@ -70,7 +71,8 @@ impl<'a> Requirements<'a> {
     }
 
     /// Why the pod cannot run on a node; nothing when it can.
-    pub(super) fn refusal(&self, node: &Node, taken: &NodeInfo) -> Option<Refusal> {
+    pub(super) fn refusal(&self, parsed: &NodeView, taken: &NodeInfo) -> Option<Refusal> {
+        let node = &parsed.node;
         let is_named = |names: &BTreeSet<&str>| names.contains(meta::name(&node.metadata));
         if !self.named.as_ref().is_none_or(is_named) {
             return Some(Refusal::lasting("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
@@ -100,7 +102,7 @@ impl<'a> Requirements<'a> {
                 "node(s) didn't have free ports for the requested pod ports",
             ));
         }
-        self.insufficient(node, taken)
+        self.insufficient(parsed, taken)
     }
 
     /// Whether a pod of the node has one of the ports already; `0.0.0.0` stands for every address.
@@ -116,16 +118,15 @@ impl<'a> Requirements<'a> {
 
     /// The resources that the node lacks (`fitsRequest`). A resource that it does not list is zero. A request beyond
     /// the empty node's capacity cannot be met by preemption.
-    fn insufficient(&self, node: &Node, taken: &NodeInfo) -> Option<Refusal> {
-        let there = |name: &str| requests::allocatable(node, name);
+    fn insufficient(&self, node: &NodeView, taken: &NodeInfo) -> Option<Refusal> {
         let (mut reasons, mut is_full) = (Vec::new(), true);
         let count = i128::try_from(taken.pods.len()).unwrap_or(i128::MAX);
-        if count.saturating_add(1).saturating_mul(1000) > there("pods") {
+        if count.saturating_add(1).saturating_mul(1000) > node.room("pods") {
             reasons.push("Too many pods".to_owned());
         }
         for (name, amount) in &self.requests {
             let used = taken.amounts.get(name).copied().unwrap_or(0);
-            let there = there(name);
+            let there = node.room(name);
             if *amount > 0 && *amount > there.saturating_sub(used) {
                 reasons.push(format!("Insufficient {name}"));
                 is_full &= *amount <= there;
@@ -202,7 +203,8 @@ pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use kubewright::Request;
+    use kubewright::k8s_openapi::api::core::v1::Node;
+    use kubewright::{Request, View as _};
     use serde_json::{Value, json};
 
     use super::*;
@@ -232,7 +234,7 @@ mod tests {
         }
         assert_eq!(
             Requirements::of(&pod)
-                .refusal(&typed, &taken)
+                .refusal(&NodeView::of(&typed), &taken)
                 .map(|refusal| refusal.reasons.join(" and "))
                 .as_deref(),
             expected,
@@ -423,7 +425,7 @@ mod tests {
                 *taken.amounts.entry("cpu".to_owned()).or_default() += 2000;
             }
             let found = Requirements::of(&pod)
-                .refusal(&node, &taken)
+                .refusal(&NodeView::of(&node), &taken)
                 .map(|refusal| refusal.is_full);
             assert_eq!(found, expected, "{spec} with {there}");
         };

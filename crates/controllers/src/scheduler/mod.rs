@@ -1,7 +1,7 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
-//! of them), asks every node (`filters`, `fit`), and binds to the one that is preferred (`prefer`), and of several to
+//! of them), asks the nodes (`filters`, `fit`, `sample`), and binds to the one that is preferred (`prefer`), and of several to
 //! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
 //! `cache`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
 //! and an event, and is looked at again when a node changes, when another pod goes, and from time to time.
@@ -18,16 +18,20 @@ mod default_selector;
 mod devices;
 mod filters;
 pub(crate) mod fit;
+mod groups;
 mod neighbours;
 mod pod_info;
 mod preempt;
 mod prefer;
 mod queue;
+mod sample;
+mod term;
 mod volumes;
 mod writes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,15 +44,16 @@ use self::cache::Cache;
 use self::devices::Devices;
 use self::filters::{Filters, Surroundings};
 use self::fit::Refusal;
-use self::neighbours::Namespaces;
 use self::pod_info::PodInfo;
 use self::preempt::{Candidate, Ineligible};
 use self::prefer::Choice;
 use self::queue::SchedulingQueue;
+use self::term::{Namespaces, Terms};
 use self::volumes::Volumes;
 use self::writes::{Nomination, asked, bind, expect, take_away, wait};
+use crate::volumes::binding;
 use kubewright_objects::meta;
-use kubewright_objects::{Waiting, bound, disruption_target, pods};
+use kubewright_objects::{NodeView, Waiting, bound, disruption_target, pods};
 
 /// The name that pods ask for when they ask for none, and that signs events.
 pub(crate) const DEFAULT: &str = "default-scheduler";
@@ -77,6 +82,8 @@ pub(crate) struct Scheduler {
     default_selector: default_selector::OwnerSelectors,
     /// The uids of pods that were bound and are not seen so yet (`AssumePod`).
     assumed: Mutex<BTreeMap<Request, String>>,
+    /// The node with which the next pod begins (`nextStartNodeIndex`).
+    start: AtomicUsize,
     /// Pods for which others have given way, and where.
     nominated: Mutex<BTreeMap<Request, (Arc<Pod>, String)>>,
 }
@@ -107,6 +114,7 @@ pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
         // A node has come or changed: waiting pods may fit now.
         .watches::<Node>(move |_| for_node.all())
         .indexes(default_selector::INDEX, default_selector::index_keys)
+        .indexes(volumes::INDEX, binding::index_keys)
         // A claim of a waiting pod has found its volume.
         .watches::<PersistentVolumeClaim>(move |_| for_claim.all())
         // A volume that no claim has yet.
@@ -198,19 +206,24 @@ impl Scheduler {
         };
     }
 
-    /// The used resources, with the nominated pods that a pod must not displace; nothing when there are none.
-    fn reserved(&self, request: &Request, pod: &Pod) -> Option<Cache> {
-        let nominated = self.nominated();
-        let before = |(other, (pod_of, _)): &(&Request, &(Arc<Pod>, String))| {
-            *other != request && preempt::priority(pod_of) >= preempt::priority(pod)
-        };
-        let mut before = nominated.iter().filter(before).peekable();
-        before.peek()?;
-        let mut taken = self.cache().clone().unwrap_or_default();
-        for (other, (pod_of, node)) in before {
-            taken.place(other, pod_of, node);
+    /// Does something with the used resources, while the nominated pods that a pod must not displace count on their
+    /// nodes as well (`addGENominatedPods`).
+    fn with_nominated<T>(&self, request: &Request, pod: &Pod, run: impl FnOnce(&mut Cache) -> T) -> T {
+        let (mut guard, mut nobody) = (self.cache(), Cache::default());
+        let cache = guard.as_mut().unwrap_or(&mut nobody);
+        let mut added = vec![];
+        for (other, (pod_of, node)) in &*self.nominated() {
+            let is_above = preempt::priority(pod_of) >= preempt::priority(pod);
+            if other != request && is_above && !cache.knows(other) {
+                cache.place(other, pod_of, node);
+                added.push(other.clone());
+            }
         }
-        Some(taken)
+        let done = run(cache);
+        for other in &added {
+            cache.remove(other);
+        }
+        done
     }
 
     /// The node for a pod, or why each refuses. The one for which it is nominated comes first
@@ -220,40 +233,46 @@ impl Scheduler {
         request: &Request,
         pod: &Pod,
         around: &Surroundings<'a>,
-    ) -> std::result::Result<&'a str, Vec<(&'a Node, Refusal)>> {
-        let reserved = self.reserved(request, pod);
+    ) -> std::result::Result<&'a str, Vec<(&'a NodeView, Refusal)>> {
         let nominated = self.nominated().get(request).map(|(_, node)| node.clone());
-        let guard = self.cache();
-        let nobody = Cache::default();
-        let cache = reserved.as_ref().or(guard.as_ref()).unwrap_or(&nobody);
-        let filters = Filters::new(pod, around, cache);
-        let (mut refusals, mut fitting, mut crowds) = (vec![], vec![], vec![]);
-        for node in around.nodes.iter().filter(|node| !meta::is_deleting(&node.metadata)) {
-            let name = meta::name(&node.metadata);
-            let there = cache.on(name).map_or(0, |taken| taken.pods.len());
-            match filters.ask(node) {
-                Some(why) => refusals.push((&**node, why)),
-                None if nominated.as_deref() == Some(name) => return Ok(name),
-                None => {
-                    fitting.push(&**node);
-                    crowds.push(there);
+        let (start, enough) = (self.start.load(Ordering::Relaxed), sample::enough(around.nodes.len()));
+        self.with_nominated(request, pod, |cache| {
+            let filters = Filters::new(pod, around, cache);
+            let named = around
+                .nodes
+                .iter()
+                .find(|node| Some(node.name()) == nominated.as_deref());
+            if let Some(node) = named.filter(|node| filters.ask(node).is_ok()) {
+                return Ok(node.name());
+            }
+            let (mut refusals, mut feasible, mut seen) = (vec![], vec![], 0_usize);
+            for node in sample::order(around.nodes, start) {
+                seen = seen.saturating_add(1);
+                match filters.ask(node) {
+                    Err(why) => refusals.push((node, why)),
+                    Ok(taken) => feasible.push((node, taken)),
+                }
+                if feasible.len() == enough {
+                    break;
                 }
             }
-        }
-        let choice = Choice {
-            pod,
-            default_selector: around.default_selector,
-            nodes: &fitting,
-            all: &filters.all,
-            cache,
-            namespaces: around.namespaces,
-        };
-        let worth = choice.scores().into_iter().zip(crowds);
-        let best = fitting
-            .iter()
-            .zip(worth)
-            .min_by_key(|(_, (score, there))| (Reverse(*score), *there));
-        best.map(|(node, _)| meta::name(&node.metadata)).ok_or(refusals)
+            let next = start.saturating_add(seen).checked_rem(around.nodes.len());
+            self.start.store(next.unwrap_or(0), Ordering::Relaxed);
+            let choice = Choice {
+                pod,
+                default_selector: around.default_selector,
+                nodes: &feasible,
+                all: &filters.all,
+                cache,
+                namespaces: around.namespaces,
+            };
+            let scores = choice.scores();
+            let best = feasible
+                .iter()
+                .zip(scores)
+                .min_by_key(|((_, taken), score)| (Reverse(*score), taken.pods.len()));
+            best.map(|((node, _), _)| node.name()).ok_or(refusals)
+        })
     }
 
     /// Whether a pod waits until a more important one has been placed that would fit as well.
@@ -262,36 +281,31 @@ impl Scheduler {
         let is_plain = |pod: &Pod| {
             pods::claims(pod).next().is_none()
                 && super::resourceclaim::plan::entries(pod).is_empty()
-                && !neighbours::asks_namespaces(pod)
-                && !prefer::asks_namespaces(pod)
+                && !Terms::of_pod(pod).asks_namespaces()
         };
         let above = self.queue.above(request, pod);
         let (volumes, devices) = (Volumes::default(), Devices::default());
         let around = Surroundings {
             volumes: &volumes,
             devices: &devices,
-            namespaces: around.namespaces,
-            nodes: around.nodes,
-            // Whether they fit is asked, not where best.
-            default_selector: None,
+            ..*around
+        };
+        let fits = |other: &Request, of: &Pod| {
+            self.with_nominated(other, of, |cache| {
+                let filters = Filters::new(of, &around, cache);
+                filters.all.iter().any(|node| filters.ask(node).is_ok())
+            })
         };
         let mut above = above.iter().filter(|(_, other)| is_plain(other));
-        above.any(|(other, of)| self.choose(other, of, &around).is_ok()) && self.queue.step_back(request)
+        above.any(|(other, of)| fits(other, of)) && self.queue.step_back(request)
     }
 
-    /// The used resources, when a pod of a lower priority runs on one of these nodes.
-    fn with_lower<'a>(&self, request: &Request, pod: &Pod, mut nodes: impl Iterator<Item = &'a Node>) -> Option<Cache> {
+    /// Whether a pod of a lower priority runs on one of these nodes.
+    fn has_lower<'a>(&self, pod: &Pod, mut nodes: impl Iterator<Item = &'a NodeView>) -> bool {
+        let guard = self.cache();
+        let Some(cache) = guard.as_ref() else { return false };
         let is_lower = |other: &Arc<PodInfo>| other.priority() < preempt::priority(pod);
-        let there = {
-            let guard = self.cache();
-            let cache = guard.as_ref()?;
-            let has_lower = |node: &Node| {
-                let taken = cache.on(meta::name(&node.metadata));
-                taken.is_some_and(|taken| taken.pods.values().any(is_lower))
-            };
-            nodes.any(has_lower).then(|| cache.clone())?
-        };
-        Some(self.reserved(request, pod).unwrap_or(there))
+        nodes.any(|node| cache.on(node.name()).pods.values().any(is_lower))
     }
 
     /// Finds the victims for a pod that every node refuses; or the message for it.
@@ -300,7 +314,7 @@ impl Scheduler {
         ctx: &Context,
         pod: &Pod,
         around: &Surroundings<'_>,
-        refusals: Vec<(&Node, Refusal)>,
+        refusals: Vec<(&NodeView, Refusal)>,
     ) -> Result<Nowhere> {
         let reasons = refusals.iter().map(|(_, refusal)| refusal.reasons.as_slice());
         let why = fit::available(refusals.len(), reasons);
@@ -321,27 +335,23 @@ impl Scheduler {
             None => {}
         }
         let full = || {
-            refusals
-                .iter()
-                .filter(|(_, refusal)| refusal.is_full)
-                .map(|(node, _)| *node)
-        };
-        let mut lower = self.with_lower(ctx.request(), pod, full());
-        let budgets = match &lower {
-            Some(_) => ctx.client().list::<PodDisruptionBudget>(None).await?,
-            None => vec![],
+            let full = refusals.iter().filter(|(_, refusal)| refusal.is_full);
+            full.map(|(node, _)| *node)
         };
         let (mut candidates, mut helpless) = (vec![], vec![]);
-        for node in full() {
-            let Some(cache) = &mut lower else {
-                helpless.push(vec![preempt::NOBODY.to_owned()]);
-                continue;
-            };
-            let asks = |left: &Cache| Filters::new(pod, around, left).ask(node);
-            match preempt::victims(pod, meta::name(&node.metadata), cache, &budgets, asks) {
-                Ok(candidate) => candidates.push(candidate),
-                Err(reasons) => helpless.push(reasons),
-            }
+        if self.has_lower(pod, full()) {
+            let budgets = ctx.client().list::<PodDisruptionBudget>(None).await?;
+            self.with_nominated(ctx.request(), pod, |cache| {
+                for node in full() {
+                    let asks = |left: &Cache| Filters::new(pod, around, left).ask(node).err();
+                    match preempt::victims(pod, node.name(), cache, &budgets, asks) {
+                        Ok(candidate) => candidates.push(candidate),
+                        Err(reasons) => helpless.push(reasons),
+                    }
+                }
+            });
+        } else {
+            helpless.extend(full().map(|_| vec![preempt::NOBODY.to_owned()]));
         }
         let refusals: Vec<&Refusal> = refusals.iter().map(|(_, refusal)| refusal).collect();
         Ok(match preempt::best(candidates) {
@@ -395,7 +405,8 @@ impl Reconciler for Scheduler {
             self.beside.insert(ctx.request());
         }
         self.nominate(ctx.request(), &pod);
-        let nodes = ctx.client().list::<Node>(None).await?;
+        let mut nodes = ctx.client().views::<Node, NodeView>(None).await?;
+        nodes.retain(|node| !meta::is_deleting(&node.node.metadata));
         // Likewise before the volumes are.
         if pods::claims(&pod).next().is_some() {
             self.unbound.insert(ctx.request());
@@ -414,10 +425,8 @@ impl Reconciler for Scheduler {
             return Ok(Action::requeue_after(TRY_AGAIN));
         };
         let mut namespaces = Namespaces::new();
-        if neighbours::asks_namespaces(&pod)
-            || prefer::asks_namespaces(&pod)
-            || self.cache().as_ref().is_some_and(Cache::has_repelling)
-        {
+        let is_asked = |cache: &Cache| cache.affinity.asks_namespaces();
+        if Terms::of_pod(&pod).asks_namespaces() || self.cache().as_ref().is_some_and(is_asked) {
             for namespace in ctx.client().list::<Namespace>(None).await? {
                 let name = meta::name(&namespace.metadata).to_owned();
                 namespaces.insert(name, meta::labels(&namespace.metadata).clone());

@@ -2,35 +2,56 @@
 //! spread.
 //!
 //! Pure. Only required terms count here; preferred ones are in `prefer`. Upstream: `interpodaffinity`,
-//! `podtopologyspread`. ConstraintSelector once for each pod that is placed, and then asked for each node. Invariant: the
+//! `podtopologyspread`. Made once for each pod that is placed, and then asked for each node. Invariant: the
 //! anti-affinity of a running pod is checked for each new pod, also for one without affinity of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm, PodSpec, TopologySpreadConstraint};
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 
 use super::cache::Cache;
 use super::constraint::{ConstraintSelector, is_looked_at};
 use super::fit::Refusal;
 use super::pod_info::{Labels, Neighbour};
+use super::term::{Asked, Namespaces, Term, Terms};
+use kubewright_objects::NodeView;
 use kubewright_objects::meta;
 
-/// The labels of namespaces by name.
-pub(super) type Namespaces = BTreeMap<String, Labels>;
+/// Values of labels of nodes, by the label.
+#[derive(Default)]
+struct Topologies(BTreeMap<String, BTreeSet<String>>);
 
-/// A label of nodes and its value.
-type Pair = (String, String);
+impl Topologies {
+    /// Adds the value of a node, if it has the label.
+    fn insert(&mut self, key: &str, labels: &Labels) {
+        let Some(value) = labels.get(key) else { return };
+        match self.0.get_mut(key) {
+            Some(values) if values.contains(value) => {}
+            Some(values) => drop(values.insert(value.clone())),
+            None => drop(self.0.insert(key.to_owned(), [value.clone()].into())),
+        }
+    }
+
+    /// Whether the value of a node is one of them.
+    fn has(&self, key: &str, labels: &Labels) -> bool {
+        let values = self.0.get(key).zip(labels.get(key));
+        values.is_some_and(|(values, value)| values.contains(value))
+    }
+
+    /// Whether a node has any of them.
+    fn has_any(&self, labels: &Labels) -> bool {
+        self.0.keys().any(|key| self.has(key, labels))
+    }
+}
 
 /// The constraints of the running pods on a new one.
 #[derive(Default)]
 pub(super) struct Neighbours {
     wanted: Vec<String>,
-    near: BTreeMap<Pair, usize>,
+    near: Topologies,
     is_first: bool,
-    unwanted: BTreeSet<Pair>,
-    repelled: BTreeSet<Pair>,
+    unwanted: Topologies,
+    repelled: Topologies,
     spread: Vec<Spread>,
 }
 
@@ -42,27 +63,6 @@ struct Spread {
     counts: BTreeMap<String, usize>,
 }
 
-/// The pods that a pod requires near it.
-pub(super) fn wanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
-    let affinity = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
-    let required =
-        affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref());
-    required.unwrap_or_default()
-}
-
-/// The pods that it cannot have near it.
-fn unwanted(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
-    let affinity = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let required =
-        affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_deref());
-    required.unwrap_or_default()
-}
-
-/// Whether a pod with this affinity repels others.
-pub(super) fn repels(affinity: Option<&Affinity>) -> bool {
-    !unwanted(affinity).is_empty()
-}
-
 /// Whether a pod that comes to a node may make room for this one.
 pub(super) fn looks_around(pod: &Pod) -> bool {
     let spread = |spec: &PodSpec| {
@@ -70,84 +70,52 @@ pub(super) fn looks_around(pod: &Pod) -> bool {
             .as_ref()
             .is_some_and(|all| !all.is_empty())
     };
-    pod.spec
-        .as_ref()
-        .is_some_and(|spec| !wanted(spec.affinity.as_ref()).is_empty() || spread(spec))
-}
-
-/// Whether the labels of namespaces matter for this pod.
-pub(super) fn asks_namespaces(pod: &Pod) -> bool {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    let mut terms = wanted(affinity).iter().chain(unwanted(affinity));
-    terms.any(|term| term.namespace_selector.is_some())
-}
-
-/// A selector that is missing selects nothing, an empty one everything.
-pub(super) fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
-    let selector: Option<Selector> = selector.and_then(|selector| selector.clone().try_into().ok());
-    selector.is_some_and(|selector| selector.matches(labels))
-}
-
-/// Whether a term of the pod `of` means the pod `other`.
-pub(super) fn means(term: &PodAffinityTerm, of: Neighbour<'_>, other: Neighbour<'_>, namespaces: &Namespaces) -> bool {
-    let there = other.namespace.unwrap_or_default();
-    let named = term.namespaces.as_deref().unwrap_or_default();
-    let none = BTreeMap::new();
-    let labels = namespaces.get(there).unwrap_or(&none);
-    let in_reach = match (&term.namespace_selector, named) {
-        (None, []) => of.namespace == other.namespace,
-        (selector, named) => {
-            named.iter().any(|name| name == there) || (selector.is_some() && selects(selector.as_ref(), labels))
-        }
-    };
-    in_reach && selects(term.label_selector.as_ref(), other.labels)
+    pod.spec.as_ref().is_some_and(spread) || !Terms::of_pod(pod).wanted.is_empty()
 }
 
 impl Neighbours {
     /// Counts the pods of the cache, as far as they matter for this pod.
-    pub(super) fn of(pod: &Pod, nodes: &[&Node], cache: &Cache, namespaces: &Namespaces) -> Neighbours {
+    pub(super) fn of(pod: &Pod, nodes: &[&NodeView], cache: &Cache, namespaces: &Namespaces) -> Neighbours {
         let Some(spec) = pod.spec.as_ref() else {
             return Neighbours::default();
         };
-        let own = Neighbour::of(pod);
-        let (wanted, unwanted) = (wanted(own.affinity), self::unwanted(own.affinity));
-        let spreads: Vec<&TopologySpreadConstraint> = spec
-            .topology_spread_constraints
-            .iter()
-            .flatten()
-            .filter(|constraint| constraint.when_unsatisfiable == "DoNotSchedule")
-            .collect();
+        let (own, terms) = (Neighbour::of(pod), Terms::of_pod(pod));
+        let wanted: Vec<Asked<'_>> = terms.wanted.iter().map(Asked::new).collect();
+        let unwanted: Vec<Asked<'_>> = terms.unwanted.iter().map(Asked::new).collect();
+        let mut wants = terms.wanted.iter();
         let mut found = Neighbours {
-            wanted: wanted.iter().map(|term| term.topology_key.clone()).collect(),
-            is_first: wanted.iter().all(|term| means(term, own, own, namespaces)),
+            wanted: terms.wanted.iter().map(|term| term.key.clone()).collect(),
+            is_first: wants.all(|term| term.means(own.namespace, own.namespace, own.labels, namespaces)),
             ..Neighbours::default()
         };
-        if wanted.is_empty() && unwanted.is_empty() && spreads.is_empty() && !cache.has_repelling() {
-            return found;
-        }
-        for node in nodes {
-            let labels = meta::labels(&node.metadata);
-            let pair = |key: &str| labels.get(key).map(|value| (key.to_owned(), value.clone()));
-            let there = cache.on(meta::name(&node.metadata)).into_iter();
-            for (request, other) in there.flat_map(|taken| &taken.pods) {
-                let other = other.beside(request.namespace());
-                if !wanted.is_empty() && wanted.iter().all(|term| means(term, own, other, namespaces)) {
-                    for pair in wanted.iter().filter_map(|term| pair(&term.topology_key)) {
-                        let count = found.near.entry(pair).or_default();
-                        *count = count.saturating_add(1);
-                    }
+        for node in nodes.iter().filter(|_| !(wanted.is_empty() && unwanted.is_empty())) {
+            let labels = meta::labels(&node.node.metadata);
+            for (namespace, of_pods, _) in cache.on(node.name()).labels.iter() {
+                let means = |asked: &Asked<'_>| asked.means(own.namespace, namespace, of_pods, namespaces);
+                if wanted.iter().all(means) {
+                    wanted
+                        .iter()
+                        .for_each(|asked| found.near.insert(&asked.term.key, labels));
                 }
-                let repelled = unwanted.iter().filter(|term| means(term, own, other, namespaces));
-                found
-                    .unwanted
-                    .extend(repelled.filter_map(|term| pair(&term.topology_key)));
-                let terms = self::unwanted(other.affinity).iter();
-                let repelling = terms.filter(|term| means(term, other, own, namespaces));
-                found
-                    .repelled
-                    .extend(repelling.filter_map(|term| pair(&term.topology_key)));
+                let repelled = unwanted.iter().filter(|asked| means(asked));
+                repelled.for_each(|asked| found.unwanted.insert(&asked.term.key, labels));
             }
         }
+        for (namespace, group) in cache.affinity.iter() {
+            let means = |term: &&Term| term.means(namespace, own.namespace, own.labels, namespaces);
+            let repelling: Vec<&Term> = group.terms.unwanted.iter().filter(means).collect();
+            let there = nodes.iter().filter(|node| group.nodes.contains_key(node.name()));
+            for node in there.filter(|_| !repelling.is_empty()) {
+                let labels = meta::labels(&node.node.metadata);
+                repelling
+                    .iter()
+                    .for_each(|term| found.repelled.insert(&term.key, labels));
+            }
+        }
+        let spreads = spec.topology_spread_constraints.iter().flatten();
+        let spreads: Vec<&TopologySpreadConstraint> = spreads
+            .filter(|constraint| constraint.when_unsatisfiable == "DoNotSchedule")
+            .collect();
         let keys: Vec<&str> = spreads.iter().map(|one| one.topology_key.as_str()).collect();
         found.spread = spreads
             .iter()
@@ -158,12 +126,7 @@ impl Neighbours {
 
     /// Why the node will not do.
     pub(super) fn refusal(&self, node: &Node) -> Option<Refusal> {
-        let is_quiet = self.wanted.is_empty() && self.unwanted.is_empty();
-        if is_quiet && self.repelled.is_empty() && self.spread.is_empty() {
-            return None;
-        }
         let labels = meta::labels(&node.metadata);
-        let mut pairs = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
         for spread in &self.spread {
             let Some(value) = labels.get(&spread.key) else {
                 return Some(Refusal::lasting(
@@ -176,21 +139,16 @@ impl Neighbours {
                 return Some(Refusal::by_pods("node(s) didn't match pod topology spread constraints"));
             }
         }
-        let near = |key: &String| {
-            let pair = (key.clone(), labels.get(key)?.clone());
-            Some(self.near.contains_key(&pair))
-        };
-        let nears: Option<Vec<bool>> = self.wanted.iter().map(near).collect();
-        let alone = self.near.is_empty() && self.is_first;
-        if !nears.is_some_and(|nears| alone || nears.iter().all(|near| *near)) {
+        let alone = self.near.0.is_empty() && self.is_first;
+        let is_near = |key: &String| labels.contains_key(key) && (alone || self.near.has(key, labels));
+        if !self.wanted.iter().all(is_near) {
             return Some(Refusal::lasting("node(s) didn't match pod affinity rules"));
         }
-        if pairs.clone().any(|pair| self.unwanted.contains(&pair)) {
+        if self.unwanted.has_any(labels) {
             return Some(Refusal::by_pods("node(s) didn't match pod anti-affinity rules"));
         }
-        pairs
-            .any(|pair| self.repelled.contains(&pair))
-            .then(|| Refusal::by_pods("node(s) didn't satisfy existing pods anti-affinity rules"))
+        let is_repelled = self.repelled.has_any(labels);
+        is_repelled.then(|| Refusal::by_pods("node(s) didn't satisfy existing pods anti-affinity rules"))
     }
 }
 
@@ -200,22 +158,22 @@ fn spread(
     pod: &Pod,
     spec: &PodSpec,
     keys: &[&str],
-    nodes: &[&Node],
+    nodes: &[&NodeView],
     cache: &Cache,
 ) -> Spread {
     let own = Neighbour::of(pod).labels;
     let counted = ConstraintSelector::of(constraint, pod);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
-        let labels = meta::labels(&node.metadata);
-        if !keys.iter().all(|key| labels.contains_key(*key)) || !is_looked_at(constraint, spec, node) {
+        let labels = meta::labels(&node.node.metadata);
+        if !keys.iter().all(|key| labels.contains_key(*key)) || !is_looked_at(constraint, spec, &node.node) {
             continue;
         }
         let Some(value) = labels.get(&constraint.topology_key) else {
             continue;
         };
         let count = counts.entry(value.clone()).or_default();
-        *count = count.saturating_add(counted.on(node, cache));
+        *count = count.saturating_add(counted.on(cache.on(node.name())));
     }
     let domains = i32::try_from(counts.len()).unwrap_or(i32::MAX);
     let few = constraint.min_domains.is_some_and(|least| domains < least);
@@ -237,7 +195,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use kubewright::Request;
+    use kubewright::{Request, View as _};
 
     const AFFINITY: &str = "node(s) didn't match pod affinity rules";
     const ANTI: &str = "node(s) didn't match pod anti-affinity rules";
@@ -261,7 +219,7 @@ mod tests {
             serde_json::from_value(json!({ "metadata": { "name": name, "labels": { "host": name, "zone": zone } } }))
                 .expect("a node")
         };
-        let nodes = [node("a", "x"), node("b", "x"), node("c", "y")];
+        let nodes = [node("a", "x"), node("b", "x"), node("c", "y")].map(|node| NodeView::of(&node));
         let mut cache = Cache::default();
         for (number, (pod, node)) in there.iter().enumerate() {
             let namespace = pod.metadata.namespace.as_deref();
@@ -269,7 +227,7 @@ mod tests {
         }
         let namespaces: Namespaces = [("other".to_owned(), [("team".to_owned(), "db".to_owned())].into())].into();
         let neighbours = Neighbours::of(coming, &nodes.iter().collect::<Vec<_>>(), &cache, &namespaces);
-        let found = nodes.each_ref().map(|node| neighbours.refusal(node));
+        let found = nodes.each_ref().map(|node| neighbours.refusal(&node.node));
         // Pods that repel and pods that crowd a zone can be preempted; pods that are missing cannot.
         let expected = expected.map(|reason| match reason {
             Some(lasting) if lasting == AFFINITY || lasting.ends_with("(missing required label)") => {

@@ -71,15 +71,6 @@ impl<'a> Neighbour<'a> {
 }
 
 impl PodInfo {
-    /// The pod as its neighbours in a namespace see it.
-    pub(super) fn beside<'a>(&'a self, namespace: Option<&'a str>) -> Neighbour<'a> {
-        Neighbour {
-            namespace,
-            labels: &self.labels,
-            affinity: self.asks.affinity.as_ref(),
-        }
-    }
-
     pub(super) fn priority(&self) -> i32 {
         self.asks.priority
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::Selector;
@@ -18,6 +18,7 @@ use kubewright::kube::core::Selector;
 use super::cache::Cache;
 use super::fit::Refusal;
 use super::pod_info::PodInfo;
+use kubewright_objects::NodeView;
 use kubewright_objects::disruption_target::DISRUPTION_TARGET;
 use kubewright_objects::meta;
 use kubewright_objects::pods;
@@ -70,18 +71,18 @@ pub(super) enum Ineligible {
 }
 
 /// Why a pod may not preempt others (`PodEligibleToPreemptOthers`).
-pub(super) fn ineligible(pod: &Pod, refusals: &[(&Node, Refusal)], cache: &Cache) -> Option<Ineligible> {
+pub(super) fn ineligible(pod: &Pod, refusals: &[(&NodeView, Refusal)], cache: &Cache) -> Option<Ineligible> {
     let policy = pod.spec.as_ref().and_then(|spec| spec.preemption_policy.as_deref());
     if policy == Some("Never") {
         return Some(Ineligible::For("not eligible due to preemptionPolicy=Never."));
     }
     let status = pod.status.as_ref();
     let nominated = status.and_then(|status| status.nominated_node_name.as_deref())?;
-    let refuses = |(node, refusal): &(&Node, Refusal)| meta::name(&node.metadata) == nominated && !refusal.is_full;
+    let refuses = |(node, refusal): &(&NodeView, Refusal)| node.name() == nominated && !refusal.is_full;
     if refusals.iter().any(refuses) {
         return None;
     }
-    let mut there = cache.on(nominated).into_iter().flat_map(|taken| taken.pods.values());
+    let mut there = cache.on(nominated).pods.values();
     let waits = there.any(|other| other.makes_room && other.priority() < priority(pod));
     waits.then_some(Ineligible::UntilGone)
 }
@@ -139,8 +140,11 @@ pub(super) fn victims(
     budgets: &[Arc<PodDisruptionBudget>],
     asks: impl Fn(&Cache) -> Option<Refusal>,
 ) -> Result<Candidate, Vec<String>> {
-    let there = cache.on(node).into_iter().flat_map(|taken| &taken.pods);
-    let lower = there.filter(|(_, other)| other.priority() < priority(pod));
+    let lower = cache
+        .on(node)
+        .pods
+        .iter()
+        .filter(|(_, other)| other.priority() < priority(pod));
     let mut lower: Vec<Placed> = lower.map(|(request, other)| (request.clone(), other.clone())).collect();
     if lower.is_empty() {
         return Err(vec![NOBODY.to_owned()]);
@@ -243,7 +247,7 @@ mod tests {
         let comes = pod("new", "", 10, json!({}));
         let candidates = ["x", "y"].into_iter().filter_map(|node| {
             let asks = |cache: &Cache| {
-                let there = cache.on(node).map_or(0, |taken| taken.pods.len());
+                let there = cache.on(node).pods.len();
                 (there > 1).then(|| Refusal::lasting("full"))
             };
             let before = format!("{cache:?}");

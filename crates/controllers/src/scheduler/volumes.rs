@@ -16,6 +16,7 @@ use serde_json::json;
 use super::cache::Cache;
 use super::fit::{self, Refusal};
 use crate::volumes::{binding, topology};
+use kubewright_objects::NodeView;
 use kubewright_objects::{meta, pods};
 
 /// The constraints of a pod's claims on its node.
@@ -25,12 +26,14 @@ pub(super) struct Volumes {
     bound: Vec<Arc<PersistentVolume>>,
     /// Claims that wait for a node, and the class by which a volume can be made for them.
     unplaced: Vec<(Arc<PersistentVolumeClaim>, Option<Arc<StorageClass>>)>,
-    /// All volumes, when claims wait.
+    /// The volumes that may be for the claims that wait.
     all: Vec<Arc<PersistentVolume>>,
     /// Claims that one pod alone may use.
     exclusive: Vec<String>,
 }
 
+/// The index of the volumes that may be for a claim.
+pub(super) const INDEX: &str = "spec.claimRef or spec.storageClassName of waiting pods";
 /// The access mode of a volume that one pod alone may use.
 const ONE_POD: &str = "ReadWriteOncePod";
 /// The reason of every node while another pod uses it.
@@ -80,8 +83,8 @@ impl Volumes {
             let maker = Some(class).filter(|class| class.provisioner != NO_PROVISIONER);
             found.unplaced.push((claim, maker));
         }
-        if found.waits() {
-            found.all = client.list::<PersistentVolume>(None).await?;
+        for (claim, _) in &found.unplaced {
+            found.all.extend(binding::candidates(claim, INDEX, ctx).await?);
         }
         Ok(Ok(found))
     }
@@ -134,18 +137,18 @@ impl Volumes {
 
     /// Gives the claims that wait their volumes, or tells them the node. `false` when the pod may be bound, because
     /// none waits.
-    pub(super) async fn place(&self, node: &str, nodes: &[Arc<Node>], ctx: &Context) -> Result<bool> {
-        let Some(node) = nodes.iter().find(|known| meta::name(&known.metadata) == node) else {
+    pub(super) async fn place(&self, node: &str, nodes: &[Arc<NodeView>], ctx: &Context) -> Result<bool> {
+        let Some(node) = nodes.iter().find(|known| known.name() == node) else {
             return Ok(self.waits());
         };
-        for ((claim, _), volume) in self.unplaced.iter().zip(self.on(node)) {
+        for ((claim, _), volume) in self.unplaced.iter().zip(self.on(&node.node)) {
             match volume {
                 Some(volume) => {
                     if let Some(next) = binding::volume_for(volume, claim) {
                         ctx.client().update(&next).await?;
                     }
                 }
-                None => tell(claim, meta::name(&node.metadata), ctx).await?,
+                None => tell(claim, node.name(), ctx).await?,
             }
         }
         Ok(self.waits())

@@ -1,8 +1,9 @@
 //! Which volume a claim gets, and the form of both when they belong together.
 //!
-//! Pure. Upstream: `FindMatchingVolume`, `checkVolumeSatisfyClaim`, `GetBindVolumeToClaim`, `bindClaimToVolume`.
+//! Pure, but for [`candidates`]. Upstream: `FindMatchingVolume`, `checkVolumeSatisfyClaim`, `GetBindVolumeToClaim`, `bindClaimToVolume`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubewright::k8s_openapi::api::core::v1::{
     HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
@@ -11,6 +12,7 @@ use kubewright::k8s_openapi::api::core::v1::{
 use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright::{Context, Result};
 
 use kubewright_objects::meta;
 use kubewright_objects::quantity::milli;
@@ -56,6 +58,43 @@ pub(crate) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -
             && reference.namespace == claim.metadata.namespace
             && (uid.is_empty() || uid == meta::uid(&claim.metadata))
     })
+}
+
+/// The values of an index of volumes: those that are kept for a claim by its key, the others by their class.
+pub(crate) fn index_keys(volume: &PersistentVolume) -> Vec<String> {
+    let spec = volume.spec.as_ref();
+    let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
+    let reference = spec.and_then(|spec| spec.claim_ref.as_ref());
+    vec![reference.map_or_else(
+        || class.unwrap_or_default().to_owned(),
+        |of| {
+            format!(
+                "{}/{}",
+                of.namespace.as_deref().unwrap_or_default(),
+                of.name.as_deref().unwrap_or_default()
+            )
+        },
+    )]
+}
+
+/// The volumes that may be for a claim, by an index with [`index_keys`]: thousands may be there for others.
+pub(crate) async fn candidates(
+    claim: &PersistentVolumeClaim,
+    index: &str,
+    ctx: &Context,
+) -> Result<Vec<Arc<PersistentVolume>>> {
+    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    let kept = format!("{namespace}/{}", meta::name(&claim.metadata));
+    let mut found = ctx
+        .client()
+        .list_by_index::<PersistentVolume>(None, index, &kept)
+        .await?;
+    found.extend(
+        ctx.client()
+            .list_by_index::<PersistentVolume>(None, index, class(claim))
+            .await?,
+    );
+    Ok(found)
 }
 
 fn size(

@@ -27,6 +27,8 @@ use kubewright_objects::{Waiting, install, meta};
 const DEFAULT_CLASS: &str = "standard";
 /// The name that signs events.
 const SIGNS: &str = "persistentvolume-controller";
+/// The index of the volumes that may be for a claim.
+const INDEX: &str = "spec.claimRef or spec.storageClassName";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Makes the default StorageClass. One of this name is left as it is.
@@ -62,6 +64,7 @@ pub(crate) fn claims() -> Controller {
             Some(claim) => vec![claim],
             None => for_volume.all(),
         })
+        .indexes(INDEX, binding::index_keys)
         .watches::<StorageClass>(move |_| for_class.all())
         // The pod that a claim waits for is named in its event; its node says where the volume is to be.
         .reads::<Pod>(Scope::all())
@@ -168,7 +171,7 @@ async fn by_size(claim: &PersistentVolumeClaim, ctx: &Context) -> Result<Action>
     let class = class_of(name, ctx).await?;
     let chosen = meta::annotation(&claim.metadata, binding::SELECTED_NODE).is_some();
     let delayed = class.as_deref().is_some_and(binding::waits);
-    let volumes = ctx.client().list::<PersistentVolume>(None).await?;
+    let volumes = binding::candidates(claim, INDEX, ctx).await?;
     let volumes: Vec<&PersistentVolume> = volumes.iter().map(|volume| &**volume).collect();
     if let Some(volume) = binding::best(claim, &volumes, delayed && !chosen) {
         return bind(claim, volume, ctx).await;

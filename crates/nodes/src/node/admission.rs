@@ -3,8 +3,6 @@
 //!
 //! The decision ([`rejects`]) is pure. Not here: what a node under pressure refuses (`eviction`).
 
-use std::collections::BTreeMap;
-
 use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kubewright::{Context, EventType, Result};
 use kubewright_objects::{disruption_target, meta, node_affinity, pods, requests};
@@ -91,10 +89,11 @@ pub(super) fn is_unplaced(pod: &Pod) -> bool {
 /// Why a node does not take up a pod beside the others that it has, if it does not. A node that has not said what it has
 /// is not asked.
 pub(super) fn rejects(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<Rejection> {
-    let room = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    if room.is_none_or(BTreeMap::is_empty) {
+    let room = requests::allocatable(node);
+    if room.is_empty() {
         return None;
     }
+    let there = |name: &str| room.get(name).copied().unwrap_or(0);
     let count = i128::try_from(others.len()).unwrap_or(i128::MAX);
     let mut used = requests::Amounts::new();
     for other in others {
@@ -116,11 +115,10 @@ pub(super) fn rejects(node: &Node, pod: &Pod, others: &[&Pod]) -> Option<Rejecti
                     (name, amount, used)
                 }),
         );
-    let lack = lacks
-        .find(|(name, amount, used)| *amount > 0 && *amount > requests::allocatable(node, name).saturating_sub(*used));
+    let lack = lacks.find(|(name, amount, used)| *amount > 0 && *amount > there(name).saturating_sub(*used));
     if let Some((name, amount, used)) = lack {
         let unit = if name == "cpu" { 1 } else { 1000 };
-        let there = requests::allocatable(node, &name);
+        let there = there(&name);
         let message = format!(
             "Node didn't have enough resource: {name}, requested: {}, used: {}, capacity: {}",
             amount / unit,

@@ -18,8 +18,7 @@ use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;
 use crate::stages::{Place, Player, Progress};
 use kubewright_model::Minor;
-use kubewright_objects::node::{self, RENEW};
-use kubewright_objects::{install, meta};
+use kubewright_objects::{Waiting, install, meta, node};
 
 /// Keeps the nodes.
 pub(crate) struct Keeper {
@@ -28,19 +27,22 @@ pub(crate) struct Keeper {
     /// Whether Leases are renewed.
     heartbeats: bool,
     stages: Arc<Player>,
+    /// Those that it keeps.
+    known: Waiting,
     /// The annotations of nodes of which was told that they say nothing.
     told: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// The controller of the simulated nodes.
 pub(crate) fn controller(nodes: Arc<Nodes>, minor: Minor, heartbeats: bool, stages: Arc<Player>) -> Controller {
-    let told = Mutex::default();
+    let (known, told) = (Waiting::default(), Mutex::default());
     let changed = stages.waker("v1", "Node");
     Controller::of(Keeper {
         nodes,
         minor,
         heartbeats,
         stages,
+        known,
         told,
     })
     .named("node-keeper")
@@ -140,7 +142,7 @@ impl Keeper {
     async fn renewed(&self, node: &Node, ctx: &Context) -> Result<Action> {
         match self.renew(node, ctx).await {
             Err(error) if error.is_not_found() || error.is_already_exists() || error.is_conflict() => {
-                Ok(Action::requeue_after(RENEW))
+                Ok(Action::requeue_after(lease::interval(self.known.count())))
             }
             done => done,
         }
@@ -149,9 +151,9 @@ impl Keeper {
     async fn renew(&self, node: &Node, ctx: &Context) -> Result<Action> {
         let name = meta::name(&node.metadata);
         let present = ctx.client().get::<Lease>(Some(lease::NAMESPACE), name).await?;
-        let due = present
-            .as_deref()
-            .map_or(Duration::ZERO, |present| lease::due(present, ctx.now()));
+        let due = present.as_deref().map_or(Duration::ZERO, |present| {
+            lease::due(present, self.known.count(), ctx.now())
+        });
         if present.is_some() && !self.heartbeats {
             return Ok(Action::await_change());
         }
@@ -159,11 +161,15 @@ impl Keeper {
             return Ok(Action::requeue_after(due));
         }
         let next = lease::renewed(present.as_deref(), node, ctx.now());
-        match present {
+        let written = match present {
             Some(_) => ctx.client().update(&next).await?,
             None => ctx.client().create(&next).await?,
         };
-        Ok(Action::requeue_after(RENEW))
+        Ok(Action::requeue_after(lease::due(
+            &written,
+            self.known.count(),
+            ctx.now(),
+        )))
     }
 }
 
@@ -172,8 +178,10 @@ impl Reconciler for Keeper {
 
     async fn reconcile(&self, node: Arc<Node>, ctx: Context) -> Result<Action> {
         if !node::is_simulated(&node) || meta::is_deleting(&node.metadata) || fleet::state(&node) == State::Silent {
+            self.known.remove(ctx.request());
             return Ok(Action::await_change());
         }
+        self.known.insert(ctx.request());
         self.tell_misunderstood(&node, &ctx);
         let staged = match self.staged(&node, &ctx).await {
             Err(error) if error.is_conflict() || error.is_not_found() => Some(Duration::ZERO),
@@ -198,6 +206,7 @@ impl Reconciler for Keeper {
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
+        self.known.remove(&request);
         self.stages.forget("Node", &request);
         Ok(Action::await_change())
     }

@@ -1,8 +1,9 @@
 //! Nodes that have the pod's images already (`imagelocality`).
 
-use kubewright::k8s_openapi::api::core::v1::{Node, PodSpec};
+use kubewright::k8s_openapi::api::core::v1::PodSpec;
 
-use super::BEST;
+use super::{BEST, Feasible};
+use kubewright_objects::NodeView;
 
 /// Images of less than this in all are nothing.
 const FEW: i64 = 23 << 20;
@@ -11,7 +12,7 @@ const MANY: i64 = 1000 << 20;
 
 /// Nodes with more of the images are better. An image counts by its size, and by the share of all nodes that have it,
 /// so that pods do not heap up where an image came first.
-pub(super) fn scores(spec: &PodSpec, nodes: &[&Node], all: &[&Node]) -> Option<Vec<i64>> {
+pub(super) fn scores(spec: &PodSpec, nodes: &[Feasible<'_>], all: &[&NodeView]) -> Option<Vec<i64>> {
     if all.iter().all(|node| images(node).next().is_none()) {
         return None;
     }
@@ -28,7 +29,7 @@ pub(super) fn scores(spec: &PodSpec, nodes: &[&Node], all: &[&Node]) -> Option<V
             (name, with)
         })
         .collect();
-    let score = |node: &&Node| {
+    let score = |(node, _): &Feasible<'_>| {
         let sizes = wanted.iter().filter_map(|(name, with)| {
             let spread = *with as f64 / all.len() as f64;
             Some((size(node, name)? as f64 * spread) as i64)
@@ -42,8 +43,12 @@ pub(super) fn scores(spec: &PodSpec, nodes: &[&Node], all: &[&Node]) -> Option<V
 }
 
 /// The names of the images that a node says it has, with their sizes in bytes.
-fn images<'a>(node: &'a Node) -> impl Iterator<Item = (&'a str, i64)> + use<'a> {
-    let images = node.status.iter().flat_map(|status| status.images.iter().flatten());
+fn images<'a>(node: &'a NodeView) -> impl Iterator<Item = (&'a str, i64)> + use<'a> {
+    let images = node
+        .node
+        .status
+        .iter()
+        .flat_map(|status| status.images.iter().flatten());
     images.flat_map(|image| {
         let names = image.names.iter().flatten();
         names.map(|name| (name.as_str(), image.size_bytes.unwrap_or(0)))
@@ -51,7 +56,7 @@ fn images<'a>(node: &'a Node) -> impl Iterator<Item = (&'a str, i64)> + use<'a> 
 }
 
 /// Of a name that is told twice the later one counts.
-fn size(node: &Node, name: &str) -> Option<i64> {
+fn size(node: &NodeView, name: &str) -> Option<i64> {
     images(node)
         .filter(|(there, _)| *there == name)
         .map(|(_, size)| size)

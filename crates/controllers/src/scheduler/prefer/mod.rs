@@ -11,16 +11,15 @@ mod pods;
 mod room;
 mod spread;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
+use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::cache::Cache;
+use super::cache::{Cache, NodeInfo};
 use super::fit;
-use super::neighbours::Namespaces;
+use super::term::Namespaces;
+use kubewright_objects::NodeView;
 use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
-
-pub(super) use pods::{asks_namespaces, is_choosy};
 
 /// The best that one question can say of a node.
 const BEST: i64 = 100;
@@ -32,14 +31,17 @@ struct Answer {
     scores: Option<Vec<i64>>,
 }
 
+/// A node that would do, and what is used of it.
+pub(super) type Feasible<'a> = (&'a NodeView, &'a NodeInfo);
+
 /// The nodes that would do for a pod, and their surroundings.
 pub(super) struct Choice<'a> {
     pub(super) pod: &'a Pod,
     /// Selects the pods that belong together with it.
     pub(super) default_selector: Option<&'a LabelSelector>,
-    pub(super) nodes: &'a [&'a Node],
+    pub(super) nodes: &'a [Feasible<'a>],
     /// These and the others.
-    pub(super) all: &'a [&'a Node],
+    pub(super) all: &'a [&'a NodeView],
     pub(super) cache: &'a Cache,
     pub(super) namespaces: &'a Namespaces,
 }
@@ -62,7 +64,7 @@ impl Choice<'_> {
         let (Some(spec), [_, _, ..]) = (self.pod.spec.as_ref(), self.nodes) else {
             return vec![];
         };
-        let rooms = room::Rooms::of(self.pod, self.nodes, self.cache);
+        let rooms = room::Rooms::of(self.pod, self.nodes);
         let answer = |plugin, weight, scores| Answer { plugin, weight, scores };
         vec![
             answer("TaintToleration", 3, taints(spec, self.nodes)),
@@ -77,10 +79,10 @@ impl Choice<'_> {
 }
 
 /// Nodes that few would rather keep free are better.
-fn taints(spec: &PodSpec, nodes: &[&Node]) -> Option<Vec<i64>> {
+fn taints(spec: &PodSpec, nodes: &[Feasible<'_>]) -> Option<Vec<i64>> {
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let untolerated = |node: &&Node| {
-        let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let untolerated = |(node, _): &Feasible<'_>| {
+        let taints = node.node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         let unwelcome = taints.filter(|taint| taint.effect == "PreferNoSchedule" && !tolerates(tolerations, taint));
         i64::try_from(unwelcome.count()).unwrap_or(i64::MAX)
     };
@@ -89,16 +91,16 @@ fn taints(spec: &PodSpec, nodes: &[&Node]) -> Option<Vec<i64>> {
     Some(counts.iter().map(|count| BEST - share(*count, most)).collect())
 }
 
-fn affinity_to_nodes(spec: &PodSpec, nodes: &[&Node]) -> Option<Vec<i64>> {
+fn affinity_to_nodes(spec: &PodSpec, nodes: &[Feasible<'_>]) -> Option<Vec<i64>> {
     let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
     let terms = affinity
         .preferred_during_scheduling_ignored_during_execution
         .as_deref()?;
-    let worth = |node: &&Node| {
-        let labels = meta::labels(&node.metadata);
+    let worth = |(node, _): &Feasible<'_>| {
+        let labels = meta::labels(&node.node.metadata);
         let liked = terms
             .iter()
-            .filter(|term| fit::term_fits(&term.preference, node, labels));
+            .filter(|term| fit::term_fits(&term.preference, &node.node, labels));
         liked.map(|term| i64::from(term.weight)).sum()
     };
     let worths: Vec<i64> = nodes.iter().map(worth).collect();
@@ -115,7 +117,8 @@ mod recorded;
 
 #[cfg(test)]
 mod tests {
-    use kubewright::Request;
+    use kubewright::k8s_openapi::api::core::v1::Node;
+    use kubewright::{Request, View as _};
     use serde_json::{Value, json};
 
     use super::*;
@@ -140,11 +143,13 @@ mod tests {
         for (number, (app, spec, node)) in there.iter().enumerate() {
             cache.place(&Request::new(Some("n"), &number.to_string()), &pod(app, spec), node);
         }
-        let all: Vec<&Node> = nodes.iter().collect();
+        let nodes = nodes.map(|node| NodeView::of(&node));
+        let all: Vec<&NodeView> = nodes.iter().collect();
+        let feasible: Vec<Feasible<'_>> = all.iter().map(|node| (*node, cache.on(node.name()))).collect();
         let choice = Choice {
             pod: &pod("web", &spec),
             default_selector: None,
-            nodes: &all,
+            nodes: &feasible,
             all: &all,
             cache: &cache,
             namespaces: &Namespaces::new(),
@@ -152,7 +157,7 @@ mod tests {
         let scores = choice.scores();
         let best = scores.iter().max().expect("three");
         let found = all.iter().zip(&scores).filter(|(_, score)| *score == best);
-        let found: Vec<&str> = found.map(|(node, _)| meta::name(&node.metadata)).collect();
+        let found: Vec<&str> = found.map(|(node, _)| node.name()).collect();
         assert_eq!(found, expected, "{spec} beside {there:?}: {scores:?}");
     }
 

@@ -3,49 +3,29 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm};
-
-use super::{Choice, share};
-use crate::scheduler::neighbours;
-use crate::scheduler::pod_info::Neighbour;
+use super::{Choice, Feasible, share};
+use crate::scheduler::pod_info::{Labels, Neighbour};
+use crate::scheduler::term::{Asked, Terms};
 use kubewright_objects::meta;
 
-/// The weight of a pod that requires this one near it (`hardPodAffinityWeight`).
-const REQUIRED: i64 = 1;
+/// What nodes are worth, by a label and its value.
+#[derive(Default)]
+struct Worths<'a>(BTreeMap<&'a str, BTreeMap<&'a str, i64>>);
 
-/// The preferred terms of affinity and anti-affinity, with their weights.
-fn wishes(affinity: &Affinity) -> Vec<(&PodAffinityTerm, i64)> {
-    let liked = affinity.pod_affinity.iter();
-    let liked = liked.flat_map(|all| {
-        all.preferred_during_scheduling_ignored_during_execution
+impl<'a> Worths<'a> {
+    fn add(&mut self, key: &'a str, labels: &'a Labels, worth: i64) {
+        if let Some(value) = labels.get(key) {
+            *self.0.entry(key).or_default().entry(value).or_default() += worth;
+        }
+    }
+
+    fn of(&self, labels: &Labels) -> i64 {
+        let worths = self
+            .0
             .iter()
-            .flatten()
-    });
-    let disliked = affinity.pod_anti_affinity.iter();
-    let disliked = disliked.flat_map(|all| {
-        all.preferred_during_scheduling_ignored_during_execution
-            .iter()
-            .flatten()
-    });
-    let liked = liked.map(|one| (&one.pod_affinity_term, i64::from(one.weight)));
-    liked
-        .chain(disliked.map(|one| (&one.pod_affinity_term, -i64::from(one.weight))))
-        .collect()
-}
-
-fn wishes_of(affinity: Option<&Affinity>) -> Vec<(&PodAffinityTerm, i64)> {
-    affinity.map(wishes).unwrap_or_default()
-}
-
-/// Whether a pod with this affinity matters to others because it wants them near it or not.
-pub(in super::super) fn is_choosy(affinity: Option<&Affinity>) -> bool {
-    !wishes_of(affinity).is_empty() || !neighbours::wanted(affinity).is_empty()
-}
-
-/// Whether the labels of namespaces matter for a pod's preferences.
-pub(in super::super) fn asks_namespaces(pod: &Pod) -> bool {
-    let mut wishes = wishes_of(Neighbour::of(pod).affinity).into_iter();
-    wishes.any(|(term, _)| term.namespace_selector.is_some())
+            .filter_map(|(key, worths)| worths.get(labels.get(*key)?.as_str()));
+        worths.sum()
+    }
 }
 
 /// How much a pod wants to be near those of each node, and they near it.
@@ -57,36 +37,41 @@ pub(super) fn scores(choice: &Choice<'_>) -> Option<Vec<i64>> {
         namespaces,
         ..
     } = *choice;
-    let pod = Neighbour::of(choice.pod);
-    let own = wishes_of(pod.affinity);
-    if own.is_empty() && !cache.has_choosy() {
-        return None;
-    }
-    let mut worths: BTreeMap<(&str, String), i64> = BTreeMap::new();
-    for node in all {
-        let labels = meta::labels(&node.metadata);
-        let there = cache.on(meta::name(&node.metadata)).into_iter();
-        for (request, other) in there.flat_map(|taken| &taken.pods) {
-            let other = other.beside(request.namespace());
-            let theirs = wishes_of(other.affinity);
-            let required = neighbours::wanted(other.affinity).iter();
-            let ours = own
-                .iter()
-                .filter(|(term, _)| neighbours::means(term, pod, other, namespaces));
-            let theirs = theirs.into_iter().chain(required.map(|term| (term, REQUIRED)));
-            let theirs = theirs.filter(|(term, _)| neighbours::means(term, other, pod, namespaces));
-            for (term, weight) in ours.copied().chain(theirs) {
-                if let Some(value) = labels.get(&term.topology_key) {
-                    *worths.entry((term.topology_key.as_str(), value.clone())).or_default() += weight;
+    let (pod, terms) = (Neighbour::of(choice.pod), Terms::of_pod(choice.pod));
+    let own: Vec<(Asked<'_>, i64)> = terms
+        .liked
+        .iter()
+        .map(|(term, weight)| (Asked::new(term), *weight))
+        .collect();
+    let mut worths = Worths::default();
+    for node in all.iter().filter(|_| !own.is_empty()) {
+        let labels = meta::labels(&node.node.metadata);
+        for (namespace, of_pods, count) in cache.on(node.name()).labels.iter() {
+            let count = i64::try_from(count.all).unwrap_or(i64::MAX);
+            for (asked, weight) in &own {
+                if asked.means(pod.namespace, namespace, of_pods, namespaces) {
+                    worths.add(&asked.term.key, labels, weight.saturating_mul(count));
                 }
             }
         }
     }
-    let worth = |node: &&Node| {
-        let labels = meta::labels(&node.metadata);
-        let here = labels.iter().map(|(key, value)| (key.as_str(), value.clone()));
-        here.filter_map(|pair| worths.get(&pair)).sum()
-    };
+    for (namespace, group) in cache.affinity.iter() {
+        let worth = group.terms.worths();
+        let meant = worth.filter(|(term, _)| term.means(namespace, pod.namespace, pod.labels, namespaces));
+        for (term, weight) in meant {
+            for node in all {
+                if let Some(count) = group.nodes.get(node.name()) {
+                    let count = i64::try_from(*count).unwrap_or(i64::MAX);
+                    worths.add(
+                        &term.key,
+                        meta::labels(&node.node.metadata),
+                        weight.saturating_mul(count),
+                    );
+                }
+            }
+        }
+    }
+    let worth = |(node, _): &Feasible<'_>| worths.of(meta::labels(&node.node.metadata));
     let worths: Vec<i64> = nodes.iter().map(worth).collect();
     let (least, most) = (worths.iter().copied().min()?, worths.iter().copied().max()?);
     (most > least).then(|| worths.iter().map(|worth| share(worth - least, most - least)).collect())

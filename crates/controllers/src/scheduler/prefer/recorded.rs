@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::Service;
+use kubewright::View as _;
+use kubewright::k8s_openapi::api::core::v1::{Node, Service};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 
@@ -40,9 +41,10 @@ fn check(number: usize, case: &Case) {
     for pod in &case.pods {
         cache.enter(pod);
     }
-    let all: Vec<&Node> = case.nodes.iter().collect();
-    let fits = |node: &&&Node| case.scores.contains_key(meta::name(&node.metadata));
-    let fitting: Vec<&Node> = all.iter().filter(fits).copied().collect();
+    let nodes: Vec<NodeView> = case.nodes.iter().map(NodeView::of).collect();
+    let all: Vec<&NodeView> = nodes.iter().collect();
+    let fitting = all.iter().filter(|node| case.scores.contains_key(node.name()));
+    let fitting: Vec<Feasible<'_>> = fitting.map(|node| (*node, cache.on(node.name()))).collect();
     let default_selector = default_selector::selector(&case.pod, &case.services, case.selector.clone());
     let choice = Choice {
         pod: &case.pod,
@@ -57,12 +59,12 @@ fn check(number: usize, case: &Case) {
         Some((answer.plugin.to_owned(), scores))
     });
     let mut recorded: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    for node in &fitting {
-        for (plugin, score) in &case.scores[meta::name(&node.metadata)] {
+    for (node, _) in &fitting {
+        for (plugin, score) in &case.scores[node.name()] {
             recorded.entry(plugin.clone()).or_default().push(*score);
         }
     }
-    let names: Vec<&str> = fitting.iter().map(|node| meta::name(&node.metadata)).collect();
+    let names: Vec<&str> = fitting.iter().map(|(node, _)| node.name()).collect();
     assert_eq!(relative(found), relative(recorded), "case {number} of {names:?}");
 }
 

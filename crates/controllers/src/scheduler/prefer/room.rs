@@ -3,12 +3,12 @@
 //! Upstream: `leastResourceScorer` (`NodeResourcesFit`) and `balancedResourceScorer` (`NodeResourcesBalancedAllocation`)
 //! of processors and memory, the resources that kube-scheduler looks at by default.
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
+use kubewright::k8s_openapi::api::core::v1::Pod;
 
-use super::BEST;
-use crate::scheduler::cache::{self, Cache, NodeInfo};
-use kubewright_objects::meta;
-use kubewright_objects::requests::{self, Amounts, allocatable};
+use super::{BEST, Feasible};
+use crate::scheduler::cache::{self, NodeInfo};
+use kubewright_objects::NodeView;
+use kubewright_objects::requests::{self, Amounts};
 
 /// The resources that count, and how many thousandths their unit has: processors are compared in thousandths, bytes
 /// in whole ones.
@@ -17,15 +17,12 @@ const COUNTED: [(&str, i128); 2] = [("cpu", 1), ("memory", 1000)];
 /// What nodes have of the resources that count, read once for both questions.
 pub(super) struct Rooms<'a> {
     pod: &'a Pod,
-    nodes: Vec<([i128; 2], Option<&'a NodeInfo>)>,
+    nodes: Vec<([i128; 2], &'a NodeInfo)>,
 }
 
 impl<'a> Rooms<'a> {
-    pub(super) fn of(pod: &'a Pod, nodes: &[&Node], cache: &'a Cache) -> Rooms<'a> {
-        let facts = |node: &&Node| {
-            let taken = cache.on(meta::name(&node.metadata));
-            (COUNTED.map(|resource| room(node, resource)), taken)
-        };
+    pub(super) fn of(pod: &'a Pod, nodes: &[Feasible<'a>]) -> Rooms<'a> {
+        let facts = |(node, taken): &Feasible<'a>| (COUNTED.map(|resource| room(node, resource)), *taken);
         Rooms {
             pod,
             nodes: nodes.iter().map(facts).collect(),
@@ -34,11 +31,12 @@ impl<'a> Rooms<'a> {
 
     /// Nodes with more room left are better. A container that asks for nothing counts as if it asked for a little.
     pub(super) fn least(&self) -> Vec<i64> {
-        let asked = COUNTED.map(|resource| units(Some(&cache::assumed(self.pod)), resource));
-        let score = |(rooms, taken): &([i128; 2], Option<&NodeInfo>)| {
+        let assumed = cache::assumed(self.pod);
+        let asked = COUNTED.map(|resource| units(&assumed, resource));
+        let score = |(rooms, taken): &([i128; 2], &NodeInfo)| {
             let (mut sum, mut known) = (0_i128, 0_i128);
             for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
-                let used = units(taken.map(|taken| &taken.assumed), resource).saturating_add(asked);
+                let used = units(&taken.assumed, resource).saturating_add(asked);
                 let left = room.saturating_sub(used).max(0);
                 if let Some(share) = left.saturating_mul(i128::from(BEST)).checked_div(*room) {
                     (sum, known) = (sum.saturating_add(share), known.saturating_add(1));
@@ -52,15 +50,16 @@ impl<'a> Rooms<'a> {
     /// Nodes where the pod makes the use of resources more even are better. Nothing for a pod that asks for none of
     /// them.
     pub(super) fn balance(&self) -> Option<Vec<i64>> {
-        let asked = COUNTED.map(|resource| units(Some(&requests::of(self.pod)), resource));
+        let requested = requests::of(self.pod);
+        let asked = COUNTED.map(|resource| units(&requested, resource));
         if asked == [0, 0] {
             return None;
         }
-        let score = |(rooms, taken): &([i128; 2], Option<&NodeInfo>)| {
+        let score = |(rooms, taken): &([i128; 2], &NodeInfo)| {
             let (mut before, mut after) = (vec![], vec![]);
             for ((resource, room), asked) in COUNTED.into_iter().zip(rooms).zip(asked) {
                 if *room != 0 {
-                    let used = units(taken.map(|taken| &taken.amounts), resource);
+                    let used = units(&taken.amounts, resource);
                     before.push(part(used, *room));
                     after.push(part(used.saturating_add(asked), *room));
                 }
@@ -72,13 +71,12 @@ impl<'a> Rooms<'a> {
     }
 }
 
-fn room(node: &Node, (name, thousandths): (&str, i128)) -> i128 {
-    rounded_up(allocatable(node, name), thousandths)
+fn room(node: &NodeView, resource: (&str, i128)) -> i128 {
+    units(&node.allocatable, resource)
 }
 
-fn units(amounts: Option<&Amounts>, (name, thousandths): (&str, i128)) -> i128 {
-    let amount = amounts.and_then(|amounts| amounts.get(name));
-    rounded_up(amount.copied().unwrap_or(0), thousandths)
+fn units(amounts: &Amounts, (name, thousandths): (&str, i128)) -> i128 {
+    rounded_up(amounts.get(name).copied().unwrap_or(0), thousandths)
 }
 
 /// `Quantity.Value` rounds up.

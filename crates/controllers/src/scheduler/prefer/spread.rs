@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
+use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{BEST, Choice, share};
-use crate::scheduler::cache::Cache;
+use crate::scheduler::cache::{Cache, NodeInfo};
 use crate::scheduler::constraint::{ConstraintSelector, is_looked_at};
+use kubewright_objects::NodeView;
 use kubewright_objects::node::{HOSTNAME, ZONE};
 
 /// Where fewer of the selected pods are is better.
@@ -37,14 +38,15 @@ pub(super) fn scores(choice: &Choice<'_>, spec: &PodSpec) -> Option<Vec<i64>> {
     if constraints.is_empty() || !needs_all && default_selector.is_none() {
         return None;
     }
-    let counts = |node: &Node| !needs_all || constraints.iter().all(|one| value(node, &one.topology_key).is_some());
-    let counted: Vec<&Node> = nodes.iter().copied().filter(|node| counts(node)).collect();
-    let mut raw: Vec<Option<f64>> = nodes.iter().map(|node| counts(node).then_some(0.0)).collect();
+    let counts = |node: &NodeView| !needs_all || constraints.iter().all(|one| node.label(&one.topology_key).is_some());
+    let of_nodes = nodes.iter().map(|(node, _)| *node);
+    let counted: Vec<&NodeView> = of_nodes.clone().filter(|node| counts(node)).collect();
+    let mut raw: Vec<Option<f64>> = of_nodes.map(|node| counts(node).then_some(0.0)).collect();
     for constraint in &constraints {
         let domains = Domains::of(constraint, pod, &counted);
         let domains = domains.filled(spec, all.iter().copied().filter(|node| counts(node)), cache);
-        for (node, score) in nodes.iter().zip(&mut raw) {
-            if let (Some(score), Some(worth)) = (score, domains.worth(node, cache)) {
+        for ((node, taken), score) in nodes.iter().zip(&mut raw) {
+            if let (Some(score), Some(worth)) = (score, domains.worth(node, taken)) {
                 *score += worth;
             }
         }
@@ -62,10 +64,6 @@ fn default(key: &str, skew: i32, default_selector: Option<&LabelSelector>) -> To
     }
 }
 
-fn value<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
-    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
-}
-
 /// How many of the selected pods are in each domain of a constraint.
 struct Domains<'a> {
     constraint: &'a TopologySpreadConstraint,
@@ -77,10 +75,10 @@ struct Domains<'a> {
 }
 
 impl<'a> Domains<'a> {
-    fn of(constraint: &'a TopologySpreadConstraint, pod: &'a Pod, nodes: &[&'a Node]) -> Domains<'a> {
+    fn of(constraint: &'a TopologySpreadConstraint, pod: &'a Pod, nodes: &[&'a NodeView]) -> Domains<'a> {
         let is_node = constraint.topology_key == HOSTNAME;
         let values = nodes.iter().filter(|_| !is_node);
-        let counts: BTreeMap<_, _> = values.map(|node| (value(node, &constraint.topology_key), 0)).collect();
+        let counts: BTreeMap<_, _> = values.map(|node| (node.label(&constraint.topology_key), 0)).collect();
         let size = if is_node { nodes.len() } else { counts.len() };
         Domains {
             constraint,
@@ -90,24 +88,24 @@ impl<'a> Domains<'a> {
         }
     }
 
-    fn filled(mut self, spec: &PodSpec, nodes: impl Iterator<Item = &'a Node>, cache: &Cache) -> Domains<'a> {
+    fn filled(mut self, spec: &PodSpec, nodes: impl Iterator<Item = &'a NodeView>, cache: &Cache) -> Domains<'a> {
         for node in nodes {
             // A node without the label is given nothing for it, so what is there need not be known.
-            let domain = value(node, &self.constraint.topology_key);
+            let domain = node.label(&self.constraint.topology_key);
             let count = domain.and_then(|_| self.counts.get_mut(&domain));
-            if let Some(count) = count.filter(|_| is_looked_at(self.constraint, spec, node)) {
-                *count = count.saturating_add(self.selector.on(node, cache));
+            if let Some(count) = count.filter(|_| is_looked_at(self.constraint, spec, &node.node)) {
+                *count = count.saturating_add(self.selector.on(cache.on(node.name())));
             }
         }
         self
     }
 
     /// Nothing for a node without the label.
-    fn worth(&self, node: &Node, cache: &Cache) -> Option<f64> {
-        let domain = value(node, &self.constraint.topology_key)?;
+    fn worth(&self, node: &NodeView, taken: &NodeInfo) -> Option<f64> {
+        let domain = node.label(&self.constraint.topology_key)?;
         let count = match self.counts.get(&Some(domain)) {
             Some(count) => *count,
-            None => self.selector.on(node, cache),
+            None => self.selector.on(taken),
         };
         Some(count as f64 * self.weight + f64::from(self.constraint.max_skew.saturating_sub(1)))
     }
