@@ -49,6 +49,11 @@ impl<'a> Filters<'a> {
         }
     }
 
+    /// Whether the pod names its nodes, and this is none of them.
+    pub(super) fn passes_over(&self, node: &NodeView) -> bool {
+        self.requirements.passes_over(node)
+    }
+
     /// Why a node refuses; what is used of it when it does not.
     pub(super) fn ask(&self, node: &NodeView) -> Result<&'a NodeInfo, Refusal> {
         let taken = self.cache.on(node.name());

@@ -70,11 +70,15 @@ impl<'a> Requirements<'a> {
         }
     }
 
+    /// Whether the pod names its nodes, and this is none of them (`PreFilterResult`).
+    pub(super) fn passes_over(&self, node: &NodeView) -> bool {
+        self.named.as_ref().is_some_and(|names| !names.contains(node.name()))
+    }
+
     /// Why the pod cannot run on a node; nothing when it can.
     pub(super) fn refusal(&self, parsed: &NodeView, taken: &NodeInfo) -> Option<Refusal> {
         let node = &parsed.node;
-        let is_named = |names: &BTreeSet<&str>| names.contains(meta::name(&node.metadata));
-        if !self.named.as_ref().is_none_or(is_named) {
+        if self.passes_over(parsed) {
             return Some(Refusal::lasting("node(s) didn't satisfy plugin(s) [NodeAffinity]"));
         }
         let cordoned = || Taint {

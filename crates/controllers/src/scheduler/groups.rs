@@ -72,11 +72,13 @@ fn key(request: &Request, pod: &PodInfo) -> GroupKey {
 
 impl AffinityGroups {
     pub(super) fn add(&mut self, request: &Request, pod: &PodInfo, node: &str) {
-        if pod.asks.affinity.is_none() {
+        let affinity = pod.asks.affinity.as_ref();
+        // Affinity to nodes matters to no other pod, and is of each pod of a DaemonSet another.
+        if affinity.is_none_or(|affinity| affinity.pod_affinity.is_none() && affinity.pod_anti_affinity.is_none()) {
             return;
         }
         let new = || AffinityGroup {
-            terms: Terms::of(pod.asks.affinity.as_ref()),
+            terms: Terms::of(affinity),
             nodes: BTreeMap::new(),
             _asks: pod.asks.clone(),
         };

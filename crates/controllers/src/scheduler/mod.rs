@@ -246,7 +246,12 @@ impl Scheduler {
                 return Ok(node.name());
             }
             let (mut refusals, mut feasible, mut seen) = (vec![], vec![], 0_usize);
-            for node in sample::order(around.nodes, start) {
+            let mut order = sample::order(around.nodes, start);
+            order.sort_by_key(|node| filters.passes_over(node));
+            for node in order {
+                if filters.passes_over(node) && !feasible.is_empty() {
+                    break;
+                }
                 seen = seen.saturating_add(1);
                 match filters.ask(node) {
                     Err(why) => refusals.push((node, why)),

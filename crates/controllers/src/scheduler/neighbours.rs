@@ -88,7 +88,8 @@ impl Neighbours {
             is_first: wants.all(|term| term.means(own.namespace, own.namespace, own.labels, namespaces)),
             ..Neighbours::default()
         };
-        for node in nodes.iter().filter(|_| !(wanted.is_empty() && unwanted.is_empty())) {
+        let is_asked = !(wanted.is_empty() && unwanted.is_empty());
+        for node in nodes.iter().filter(|_| is_asked) {
             let labels = meta::labels(&node.node.metadata);
             for (namespace, of_pods, _) in cache.on(node.name()).labels.iter() {
                 let means = |asked: &Asked<'_>| asked.means(own.namespace, namespace, of_pods, namespaces);
@@ -104,8 +105,10 @@ impl Neighbours {
         for (namespace, group) in cache.affinity.iter() {
             let means = |term: &&Term| term.means(namespace, own.namespace, own.labels, namespaces);
             let repelling: Vec<&Term> = group.terms.unwanted.iter().filter(means).collect();
-            let there = nodes.iter().filter(|node| group.nodes.contains_key(node.name()));
-            for node in there.filter(|_| !repelling.is_empty()) {
+            if repelling.is_empty() {
+                continue;
+            }
+            for node in nodes.iter().filter(|node| group.nodes.contains_key(node.name())) {
                 let labels = meta::labels(&node.node.metadata);
                 repelling
                     .iter()
