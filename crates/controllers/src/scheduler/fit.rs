@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
+use kubewright_objects::api::core::v1::{Node, Pod, PodSpec, Taint, Toleration};
 
 use super::cache::NodeInfo;
 use kubewright_objects::meta;

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright_objects::api::core::v1::{
     HostPathVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
     PersistentVolumeSpec,
 };
-use kubewright::k8s_openapi::api::storage::v1::StorageClass;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright_objects::api::storage::v1::StorageClass;
 
 use kubewright_objects::meta;
 use kubewright_objects::quantity::milli;

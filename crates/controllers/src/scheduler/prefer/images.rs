@@ -1,6 +1,6 @@
 //! Nodes that have the pod's images already (`imagelocality`).
 
-use kubewright::k8s_openapi::api::core::v1::{Node, PodSpec};
+use kubewright_objects::api::core::v1::{Node, PodSpec};
 
 use super::BEST;
 

@@ -11,8 +11,8 @@ mod pods;
 mod room;
 mod spread;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::{Node, Pod, PodSpec};
 
 use super::cache::Cache;
 use super::fit;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm};
+use kubewright_objects::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm};
 
 use super::{Choice, share};
 use crate::scheduler::neighbours;

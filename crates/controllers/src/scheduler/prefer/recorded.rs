@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::Service;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::Service;
 use serde::Deserialize;
 
 use super::*;
