@@ -1,8 +1,12 @@
-//! Values that a shell completes, found when a person presses Tab: contexts, kinds of the project, error codes.
+//! Values that a shell completes, found when a person presses Tab: contexts, kinds of the project, error codes, built-in
+//! controllers.
 //!
 //! Invariant: nothing is changed, nothing is printed, and what cannot be read has no values.
 
+use std::ffi::OsStr;
+
 use clap_complete::CompletionCandidate;
+use kubewright_cluster::controllers::NAMES;
 use kubewright_codegen::codes;
 use kubewright_codegen::project::{Project, Resource};
 
@@ -34,6 +38,17 @@ pub(crate) fn groups() -> Vec<CompletionCandidate> {
 /// The versions of the project's kinds.
 pub(crate) fn versions() -> Vec<CompletionCandidate> {
     unique(resources().into_iter().map(|resource| resource.version))
+}
+
+/// Built-in controllers, also after a comma: each of them that is not there yet.
+pub(crate) fn controllers(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else {
+        return Vec::new();
+    };
+    let there = current.rfind(',').map_or("", |comma| &current[..=comma]);
+    let more = NAMES.iter().filter(|name| there.split(',').all(|one| one != **name));
+    let offered = more.map(|name| format!("{there}{name}"));
+    unique(offered.filter(|offered| offered.starts_with(current)))
 }
 
 fn resources() -> Vec<Resource> {

@@ -9,15 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::k8s_openapi::ByteString;
-use kubewright::k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
-use kubewright::k8s_openapi::api::certificates::v1::{
-    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
-};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{Api, Patch, PostParams};
 use kubewright::{Action, Context, Controller, Reconciler, Result};
+use kubewright_objects::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kubewright_objects::api::certificates::v1::{
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+};
 use serde_json::json;
 
 use super::CertificateSource;

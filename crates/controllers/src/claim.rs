@@ -11,11 +11,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubewright::kube::api::Patch;
 use kubewright::kube::core::Selector;
 use kubewright::{Client, Context, Object, Request, Result};
+use kubewright_objects::api::core::v1::Pod;
 use serde_json::json;
 
 use super::selecting::Selecting;

@@ -10,11 +10,11 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kubewright::kube::api::{Patch, PatchParams};
 use kubewright::kube::core::{Request as Requests, Selector, SelectorExt as _};
 use kubewright::kube::{Error, Resource as _};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright_objects::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
 use kubewright_objects::Waiting;

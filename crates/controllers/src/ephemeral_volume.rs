@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 
 use kubewright_objects::{meta, pods};
 

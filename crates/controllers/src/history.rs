@@ -9,11 +9,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::apps::v1::ControllerRevision;
-use kubewright::k8s_openapi::api::core::v1::PodTemplateSpec;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kubewright::{Context, Error, Object, Result};
+use kubewright_objects::api::apps::v1::ControllerRevision;
+use kubewright_objects::api::core::v1::PodTemplateSpec;
 use serde_json::{Value, json};
 
 use super::deployment::template;

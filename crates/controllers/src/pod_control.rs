@@ -7,9 +7,9 @@
 //! Not here: the pods of a StatefulSet, which have names, an order and events of their own.
 
 use futures::future::join_all;
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Context, Error, EventType, Object, Result};
+use kubewright_objects::api::core::v1::{Pod, PodTemplateSpec};
 
 use super::plain;
 use kubewright_objects::meta;

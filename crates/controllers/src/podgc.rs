@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{Node, Pod};
 use serde_json::json;
 
 use kubewright_objects::bound::{self, Bound};

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use http::Request as HttpRequest;
-use kubewright::k8s_openapi::api::admissionregistration::v1::{
-    ExpressionWarning, TypeChecking, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kubewright::kube;
 use kubewright::{Action, Context, Controller, Error, Event, Reconciler, Result};
 use kubewright_model::Minor;
 use kubewright_model::facts::expression::Compiler;
+use kubewright_objects::api::admissionregistration::v1::{
+    ExpressionWarning, TypeChecking, ValidatingAdmissionPolicy, ValidatingAdmissionPolicySpec,
+};
 use kubewright_schema::declare::declare;
 use kubewright_schema::{SchemaRef, catalog};
 use serde_json::Value;

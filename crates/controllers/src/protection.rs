@@ -15,13 +15,11 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{
-    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod,
-};
-use kubewright::k8s_openapi::api::storage::v1::VolumeAttributesClass;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{ApiResource, ListParams, ObjectMeta};
 use kubewright::{Action, Context, Controller, Object, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod};
+use kubewright_objects::api::storage::v1::VolumeAttributesClass;
 
 use super::unstructured::UnstructuredApi;
 use kubewright_model::Minor;

@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{
-    ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::api::ListParams;
@@ -27,6 +24,9 @@ use kubewright::{
     Action, Context, Controller, Error, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
 };
 use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
+use kubewright_objects::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
+};
 use serde_json::Value;
 
 use super::unstructured::UnstructuredApi;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use kubewright::k8s_openapi::api::networking::v1::{IPAddress, ServiceCIDR};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, conditions};
+use kubewright_objects::api::networking::v1::{IPAddress, ServiceCIDR};
 
 use kubewright_objects::{Waiting, meta};
 

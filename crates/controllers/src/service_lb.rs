@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
 use kubewright_model::ServiceRange;
+use kubewright_objects::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 
 use kubewright_objects::{Waiting, meta};
 

@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::PartialObjectMeta;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result, Scope};
+use kubewright_objects::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 
 use super::RootCa;
 use kubewright_objects::meta;

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{Node, Pod, Taint, Toleration};
 use serde_json::json;
 
 use kubewright_objects::bound::{self, Bound};

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::k8s_openapi::ByteString;
-use kubewright::k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
+use kubewright_objects::api::core::v1::{Secret, ServiceAccount};
 
 use super::{RootCa, SecretToken, TokenSource, is_namespace_going};
 use kubewright_objects::meta;

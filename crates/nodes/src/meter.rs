@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright_objects::api::core::v1::Pod;
 use kubewright_objects::meta;
 use kubewright_objects::usage::{self, Annotated, Meter};
 

@@ -10,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Service;
-use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::Service;
+use kubewright_objects::api::discovery::v1::EndpointSlice;
 
 use crate::processes::{self, Processes};
 use kubewright_objects::meta;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::api::core::v1::Pod;
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Pod;
 
 /// The pods of each node, as far as their reconciles have told. Cheap to clone.
 #[derive(Clone, Default)]

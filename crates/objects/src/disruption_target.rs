@@ -1,6 +1,6 @@
 //! The condition `DisruptionTarget` of a pod: it is about to be disrupted, with the reason.
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodCondition};
+use crate::api::core::v1::{Pod, PodCondition};
 use kubewright::kube::api::Patch;
 use kubewright::{Context, Result};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What the controllers and the kubelets both read of built-in objects, and two small indexes of requests.
+//! The built-in types of the controllers and the kubelets, what both read of them, and two small indexes of requests.
 //!
 //! The controllers (`kubewright-controllers`) and the nodes (`kubewright-nodes`) do not know each other, so that an
 //! edit in one compiles nothing of the other; what both need is here, and as small as that.
@@ -7,6 +7,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `api` | the types of the objects themselves |
 //! | `meta` | metadata: owners, labels, selectors, times |
 //! | `pods` | phases, conditions and availability of pods, and which of several goes first |
 //! | `node` | labels and the condition of Nodes, and which are simulated |
@@ -23,14 +24,7 @@
 //! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; an index holds
 //! requests alone, never objects. Not here: anything that only one of the two needs.
 
-// The API of the cluster is that of these types, and some fields of older ones have other types in Rust.
-kubewright::k8s_openapi::k8s_if_le_1_35! {
-    compile_error!(
-        "kubewright's cluster is built with the types of Kubernetes 1.36 or newer: in Cargo.toml, let k8s-openapi have the \
-         feature v1_36 in place of an older one (see the guide `Versions and skew`)"
-    );
-}
-
+pub mod api;
 pub mod bound;
 pub mod disruption_target;
 mod install;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, NodeCondition};
+use crate::api::core::v1::{Node, NodeCondition};
 
 use crate::meta;
 

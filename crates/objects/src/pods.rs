@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodCondition, Volume};
+use crate::api::core::v1::{PersistentVolumeClaim, Pod, PodCondition, Volume};
 use kubewright::k8s_openapi::jiff::Timestamp;
 
 use crate::meta;
@@ -211,7 +211,7 @@ pub fn to_delete<'a>(pods: &[&'a Pod], related: &[&Pod], count: usize) -> Vec<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubewright::k8s_openapi::api::core::v1::{ContainerStatus, PodSpec, PodStatus};
+    use crate::api::core::v1::{ContainerStatus, PodSpec, PodStatus};
     use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
     const NOW: i64 = 1_000_000;

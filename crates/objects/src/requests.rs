@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, ResourceRequirements};
+use crate::api::core::v1::{Container, Node, Pod, ResourceRequirements};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::quantity::milli;

@@ -2,7 +2,7 @@
 //!
 //! Pure. The operators `Gt` and `Lt` compare whole numbers (KEP-5471).
 
-use kubewright::k8s_openapi::api::core::v1::{Taint, Toleration};
+use crate::api::core::v1::{Taint, Toleration};
 
 /// Whether one of the tolerations fits.
 pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {

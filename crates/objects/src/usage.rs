@@ -3,7 +3,7 @@
 //! `kubewright.dev/usage-cpu: 250m` is the use of a pod, with a dot and a name behind it that of one container. The
 //! usage of a pod without one of a container is shared by its other containers. Pure.
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
+use crate::api::core::v1::{Container, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::meta;

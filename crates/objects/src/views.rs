@@ -3,10 +3,8 @@
 //!
 //! Invariant: what is there is as in the object; what is left out is missing, as if nobody had set it.
 
+use crate::api::core::v1::{Affinity, Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus};
 use kubewright::View;
-use kubewright::k8s_openapi::api::core::v1::{
-    Affinity, Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::meta;

@@ -617,6 +617,28 @@ fn changing_statics_are_found() {
     }
 }
 
+/// The user's program chooses the version of k8s-openapi's types, and a type that lacks a field drops it. The cluster's own
+/// types are in `crates/objects/src/api`.
+#[test]
+fn the_cluster_uses_types_of_its_own() {
+    // The same in every version, and asked for by the client.
+    const SAME: [&str; 2] = ["autoscaling::v1::Scale;", "core::v1::ObjectReference;"];
+    let mut sources = Vec::new();
+    for name in ["objects", "nodes", "controllers"] {
+        files(&root().join("crates").join(name).join("src"), ".rs", &mut sources);
+    }
+    files(&root().join("crates/cluster/src/streams"), ".rs", &mut sources);
+    assert!(sources.len() > 100, "there are many files; found {sources:?}");
+    for path in sources {
+        let content = fs::read_to_string(&path).expect("a source can be read");
+        for (number, line) in content.lines().enumerate() {
+            let chosen = line.split_once("k8s_openapi::api::");
+            let is_wrong = chosen.is_some_and(|(_, rest)| !SAME.contains(&rest));
+            assert!(!is_wrong, "{}:{}: {line}", path.display(), number + 1);
+        }
+    }
+}
+
 /// The longest file of product code. A longer file holds more than one thing: part it by its subjects.
 const MAX_LINES: usize = 600;
 

@@ -117,7 +117,7 @@ pub(crate) struct Arguments {
     repair: bool,
 
     /// Built-in controllers to run: `all`, `none`, or names with commas
-    #[arg(long, value_name = "all|none|NAME,…", default_value = "all")]
+    #[arg(long, value_name = "all|none|NAME,…", default_value = "all", add = clap_complete::ArgValueCompleter::new(crate::complete::controllers))]
     controllers: Controllers,
 
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     allow_context: Option<String>,
 
     /// Built-in controllers to run: `all`, or names with commas
-    #[arg(long, value_name = "all|NAME,…", default_value = "all")]
+    #[arg(long, value_name = "all|NAME,…", default_value = "all", add = clap_complete::ArgValueCompleter::new(crate::complete::controllers))]
     controllers: Controllers,
 
     #[command(flatten)]

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anstream::adapter::strip_str;
 use snapbox::filter::NormalizeToExpected;
 use snapbox::{Assert, Data};
 
@@ -277,7 +276,7 @@ fn the_table_of_mistakes_names_codes_that_exist() {
 }
 
 /// Compares a page that is made out of the program, or renews it.
-fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
+pub(crate) fn check_made(name: &str, made: &str, compared: fn(&str) -> String) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src").join(name);
     if std::env::var_os("KUBEWRIGHT_UPDATE_BOOK").is_some() {
         fs::create_dir_all(page.parent().unwrap()).unwrap();
@@ -379,79 +378,4 @@ fn the_pages_made_out_of_the_program_are_current() {
         codes.push_str(&format!("| {} | {} |\n", explanation.code, explanation.title));
     }
     check_made("codes.md", &codes, str::to_owned);
-}
-
-/// The picture of the demo: where everything is, the operator's first steps, and the end.
-fn first_and_last(lines: &[String]) -> Vec<String> {
-    let texts: Vec<String> = lines.iter().map(|line| strip_str(line).to_string()).collect();
-    let is_head = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
-    let mut shown = vec!["$ kubewright demo --once".to_owned()];
-    let mut speaks = true;
-    for (line, text) in lines.iter().zip(&texts) {
-        if is_head(text) {
-            if shown.iter().any(|shown| shown.contains("~ changed")) {
-                break;
-            }
-            speaks = text.split_whitespace().nth(2) == Some("guestbook");
-        }
-        if speaks {
-            shown.push(line.clone());
-        }
-    }
-    shown.push("            ⋮".to_owned());
-    let is_end = |(line, text): (&String, &String)| text.starts_with('✓').then(|| line.clone());
-    shown.extend(lines.iter().zip(&texts).filter_map(is_end));
-    shown
-}
-
-/// A line without the random part in the name of a temporary folder.
-fn named(line: &str) -> String {
-    match line.split_once("/tmp/kubewright-") {
-        Some((before, after)) => {
-            let (_, file) = after.split_once('/').expect("a file in the folder");
-            format!("{before}/tmp/kubewright/{file}")
-        }
-        None => line.trim_end().to_owned(),
-    }
-}
-
-/// The picture with one digit for every number, and without the style: the compared form.
-fn without_numbers(svg: &str) -> String {
-    let body = svg.split_once("<text ").map_or(svg, |(_, body)| body);
-    let mut plain = String::new();
-    for c in body.chars() {
-        match c {
-            '0'..='9' if plain.ends_with('0') => {}
-            '0'..='9' => plain.push('0'),
-            // A number that is padded, or has a fraction.
-            ' ' if plain.ends_with(' ') => {}
-            '.' if plain.ends_with('0') => plain.push('0'),
-            c => plain.push(c),
-        }
-    }
-    plain.replace("00", "0")
-}
-
-#[test]
-fn the_picture_of_the_demo_is_current() {
-    let Ok(output) = Command::new("script")
-        .args(["-q", "-e", "-c"])
-        .arg(format!("'{}' demo --once", env!("CARGO_BIN_EXE_kubewright")))
-        .arg("/dev/null")
-        .env("TMPDIR", "/tmp")
-        .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
-        .stdin(Stdio::null())
-        .output()
-    else {
-        eprintln!("left out: this machine has no `script` to play a terminal");
-        return;
-    };
-    assert!(output.status.success());
-    let lines: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(named).collect();
-    let terminal = anstyle_svg::Term::new()
-        .palette(anstyle_svg::WIN10_CONSOLE)
-        .min_width_px(0);
-    let made = terminal.render_svg(&first_and_last(&lines).join("\n"));
-    check_made("pictures/demo.svg", &made, without_numbers);
 }

@@ -27,6 +27,7 @@ mod managed;
 mod manifests;
 mod migrated;
 mod mistakes;
+mod pictures;
 mod plugins;
 mod processes;
 mod projects;

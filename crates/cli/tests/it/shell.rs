@@ -39,6 +39,8 @@ fn values_are_completed() {
     check(&["delete", "api", "--group", ""], "webapp");
     check(&["delete", "api", "--version", ""], "v1");
     check(&["stat"], "status");
+    check(&["cluster", "--controllers", "dep"], "deployment");
+    check(&["controllers", "--controllers", "job,dep"], "job,deployment");
     // Nothing is offered where nothing is known, and nothing fails.
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(offered(empty.path(), &["deploy", "--context", "x"]), "");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::scenes::{check, create, until};
 use crate::common::soon;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{
     ServiceAccount,
 };
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::api::storage::v1::{StorageClass, VolumeAttributesClass};
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
@@ -27,6 +27,8 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, ResourceExt as _};
 use kubewright::{Observation, Outcome};
 use kubewright_cluster::{Cluster, Controllers};
+use kubewright_objects::api::apps::v1::Deployment;
+use kubewright_objects::api::storage::v1::VolumeAttributesClass;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 use crate::common::scenes::{check, create, until};
 use crate::common::soon;
 use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{
     ConfigMap, Endpoints, Event, Namespace, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, Service,
     ServiceAccount,
 };
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
@@ -22,6 +21,9 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use kubewright_cluster::controllers::ROLE;
 use kubewright_cluster::{AuditFormat, AuditLog, AuditPolicy, AuditSink, Cluster, ControllerManager, Controllers};
+use kubewright_objects::api::apps::v1::Deployment;
+use kubewright_objects::api::core::v1 as own;
+use kubewright_objects::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -67,6 +69,51 @@ async fn a_new_deployment_stays_at_its_first_generation() {
         let web = until(&deployments, "web", complete).await.expect("it is there");
         assert_eq!(web.annotations()["deployment.kubernetes.io/revision"], "1");
         assert_eq!(web.metadata.generation, Some(1));
+    })
+    .await;
+}
+
+/// The types of the user's program may be of a version that does not know a field; the cluster's controllers know it. A
+/// pod without it would start where it is not to, or run again when it has ended.
+#[tokio::test]
+async fn pods_have_all_fields_of_their_template() {
+    const KINDS: [(&str, &str); 6] = [
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "DaemonSet"),
+        ("batch/v1", "Job"),
+        ("v1", "ReplicationController"),
+    ];
+    check(async |client| {
+        for (api_version, kind) in KINDS {
+            let name = kind.to_lowercase();
+            let rules = json!([{ "action": "Restart", "exitCodes": { "operator": "In", "values": [42] } }]);
+            let spec = json!({ "hostnameOverride": "other", "restartPolicy": if kind == "Job" { "Never" } else { "Always" },
+                "containers": [{ "name": "c", "image": "app:1", "restartPolicy": "Never", "restartPolicyRules": rules }] });
+            let mut spec = json!({ "template": { "metadata": { "labels": { "app": name } }, "spec": spec } });
+            match kind {
+                "Job" => {}
+                "ReplicationController" => spec["selector"] = json!({ "app": name }),
+                _ => spec["selector"] = json!({ "matchLabels": { "app": name } }),
+            }
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+            let owners: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+            let owner = json!({ "apiVersion": api_version, "kind": kind, "metadata": { "name": name }, "spec": spec });
+            create(&owners, owner).await;
+            let pods: Api<own::Pod> = Api::default_namespaced(client.clone());
+            let selected = ListParams::default().labels(&format!("app={name}"));
+            let pod = loop {
+                let found = pods.list(&selected).await.expect("pods are listed").items.pop();
+                match found.and_then(|pod| pod.spec) {
+                    Some(spec) => break spec,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            assert_eq!(pod.hostname_override.as_deref(), Some("other"), "{kind}");
+            assert_eq!(json!(pod.containers[0].restart_policy_rules), rules, "{kind}");
+        }
     })
     .await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kubewright::jiff::SignedDuration;
 use kubewright::jiff::tz::TimeZone;
-use kubewright::k8s_openapi::api::batch::v1::{CronJob, CronJobStatus, Job};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::batch::v1::{CronJob, CronJobStatus, Job};
 
 use super::schedule::Schedule;
 use kubewright_objects::meta;

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kubewright::jiff::tz::TimeZone;
-use kubewright::k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
-use kubewright::k8s_openapi::api::core::v1::ObjectReference;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{DeleteParams, PropagationPolicy};
 use kubewright::{Action, Cause, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
+use kubewright_objects::api::core::v1::ObjectReference;
 
 use self::due::Due;
 use self::schedule::Schedule;

@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec};
+use kubewright_objects::api::core::v1::{Node, Pod};
 
 use self::failures::Failures;
 use self::plan::{Changes, View};

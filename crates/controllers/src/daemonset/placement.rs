@@ -4,8 +4,8 @@
 //! Pure. Invariant: a pod is tied to one node by a required affinity to the node's name, so that the scheduler binds it
 //! there or not at all.
 
-use kubewright::k8s_openapi::api::apps::v1::DaemonSet;
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright_objects::api::apps::v1::DaemonSet;
+use kubewright_objects::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetStatus};
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::apps::v1::{DaemonSet, DaemonSetStatus};
+use kubewright_objects::api::core::v1::{Node, Pod};
 
 use super::placement::{self, Place};
 use crate::intstr::resolve;
@@ -105,7 +105,7 @@ impl<'a> View<'a> {
     fn rolling(
         &self,
         total: usize,
-        of: impl Fn(&kubewright::k8s_openapi::api::apps::v1::RollingUpdateDaemonSet) -> Option<&IntOrString>,
+        of: impl Fn(&kubewright_objects::api::apps::v1::RollingUpdateDaemonSet) -> Option<&IntOrString>,
     ) -> Option<usize> {
         let strategy = self.set.spec.as_ref()?.update_strategy.as_ref()?;
         let value = of(strategy.rolling_update.as_ref()?)?;

@@ -20,11 +20,9 @@ pub(crate) mod template;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::apps::v1::{
-    Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec};
 
 use self::rollout::{Bounds, Scale, Size};
 use super::claim::{self, Selectors};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kubewright_objects::api::apps::v1::{Deployment, ReplicaSet};
 
 use super::rollout::Bounds;
 use kubewright_objects::meta;
@@ -113,7 +113,7 @@ fn is_empty(set: &ReplicaSet) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubewright::k8s_openapi::api::apps::v1::{ReplicaSetSpec, ReplicaSetStatus};
+    use kubewright_objects::api::apps::v1::{ReplicaSetSpec, ReplicaSetStatus};
 
     fn set(annotations: &[(&str, &str)]) -> ReplicaSet {
         let mut set = ReplicaSet::default();

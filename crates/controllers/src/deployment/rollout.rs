@@ -7,9 +7,9 @@
 //! no ready pod is given up while fewer than `replicas - maxUnavailable` are available. Never both zero: then nothing
 //! could ever move, so maxUnavailable counts as 1.
 
-use kubewright::k8s_openapi::api::apps::v1::DeploymentSpec;
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::apps::v1::DeploymentSpec;
 
 use crate::intstr::resolve;
 
@@ -277,7 +277,7 @@ fn share(bounds: &Bounds, status_replicas: i32, size: &Size) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubewright::k8s_openapi::api::apps::v1::{DeploymentStrategy, RollingUpdateDeployment};
+    use kubewright_objects::api::apps::v1::{DeploymentStrategy, RollingUpdateDeployment};
 
     fn value(text: &str) -> IntOrString {
         text.parse()

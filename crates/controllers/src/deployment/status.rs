@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet};
 
 use super::rollout::Bounds;
 use kubewright_objects::meta;
@@ -69,7 +69,7 @@ pub(crate) fn count(
 ) -> DeploymentStatus {
     let before = deployment.status.clone().unwrap_or_default();
     let bounds = deployment.spec.as_ref().map(Bounds::of);
-    let of = |number: fn(&kubewright::k8s_openapi::api::apps::v1::ReplicaSetStatus) -> i32| -> i32 {
+    let of = |number: fn(&kubewright_objects::api::apps::v1::ReplicaSetStatus) -> i32| -> i32 {
         all.iter().filter_map(|set| set.status.as_ref()).map(number).sum()
     };
     let available = of(|status| status.available_replicas.unwrap_or(0));
@@ -304,9 +304,7 @@ fn failure(all: &[&ReplicaSet], new: Option<&ReplicaSet>) -> Option<(String, Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubewright::k8s_openapi::api::apps::v1::{
-        DeploymentSpec, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
-    };
+    use kubewright_objects::api::apps::v1::{DeploymentSpec, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_000_000 + seconds).expect("small")

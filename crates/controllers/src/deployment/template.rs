@@ -4,8 +4,8 @@
 //! only makes names, it is never compared to find a ReplicaSet (an adopted one keeps the name that another Deployment
 //! gave it).
 
-use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
-use kubewright::k8s_openapi::api::core::v1::PodTemplateSpec;
+use kubewright_objects::api::apps::v1::ReplicaSet;
+use kubewright_objects::api::core::v1::PodTemplateSpec;
 
 /// The label that keeps the pods of one template apart from those of another.
 pub(crate) const HASH: &str = "pod-template-hash";
@@ -74,7 +74,7 @@ pub(crate) fn name(owner: &str, hash: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubewright::k8s_openapi::api::apps::v1::ReplicaSetSpec;
+    use kubewright_objects::api::apps::v1::ReplicaSetSpec;
     use serde_json::json;
 
     fn template(labels: serde_json::Value, image: &str) -> PodTemplateSpec {

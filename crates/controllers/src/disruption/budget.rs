@@ -6,13 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
-use kubewright::k8s_openapi::api::policy::v1::{
-    PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kubewright::k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kubewright_objects::api::core::v1::Pod;
+use kubewright_objects::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
 
 use kubewright_objects::meta;
 use kubewright_objects::pods;

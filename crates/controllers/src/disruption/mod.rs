@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use kubewright::k8s_openapi::api::core::v1::Pod;
-use kubewright::k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kubewright::kube::api::{Api, GroupVersionKind};
 use kubewright::kube::core::{DynamicObject, Selector};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::apps::v1::{Deployment, ReplicaSet};
+use kubewright_objects::api::core::v1::Pod;
+use kubewright_objects::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use serde_json::json;
 
 use super::pace::Pace;

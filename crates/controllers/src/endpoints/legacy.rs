@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Pod, Service};
+use kubewright_objects::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Pod, Service};
 
 use super::pods::{self, Family};
 use super::{HEADLESS, LEGACY_MANAGED_BY};

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints, Service};
-use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright_objects::api::core::v1::{EndpointAddress, EndpointSubset, Endpoints, Service};
+use kubewright_objects::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 
 use super::pods::Family;
 use super::slices::Plan;

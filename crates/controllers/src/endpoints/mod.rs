@@ -17,11 +17,11 @@ mod trigger;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Endpoints, Node, Pod, Service};
-use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Event, EventType, Reconciler, Request, Result, Watch};
+use kubewright_objects::api::core::v1::{Endpoints, Node, Pod, Service};
+use kubewright_objects::api::discovery::v1::EndpointSlice;
 
 use self::pods::Family;
 use self::slices::Plan;

@@ -4,11 +4,11 @@
 
 use std::net::IpAddr;
 
-use kubewright::k8s_openapi::api::core::v1::{ObjectReference, Pod, Service, ServicePort, ServiceSpec};
-use kubewright::k8s_openapi::api::discovery::v1::{
+use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kubewright_objects::api::core::v1::{ObjectReference, Pod, Service, ServicePort, ServiceSpec};
+use kubewright_objects::api::discovery::v1::{
     Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone,
 };
-use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::topology;
 use kubewright_objects::meta;

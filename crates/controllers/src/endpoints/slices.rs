@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
-use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright_objects::api::core::v1::{Pod, Service};
+use kubewright_objects::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
 
 use super::pods::{self, Family};
 use super::{HEADLESS, MANAGED_BY, SERVICE_NAME};

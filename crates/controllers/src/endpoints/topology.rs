@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Service};
-use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointHints, EndpointSlice, ForZone};
+use kubewright_objects::api::core::v1::{Node, Service};
+use kubewright_objects::api::discovery::v1::{Endpoint, EndpointHints, EndpointSlice, ForZone};
 
 use super::pods::Family;
 use super::slices::{Group, Plan, key};

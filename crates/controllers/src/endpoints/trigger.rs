@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::{Pod, Service};
 
 use kubewright_objects::meta;
 use kubewright_objects::pods;

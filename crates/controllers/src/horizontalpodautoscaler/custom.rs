@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::autoscaling::v2::{
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::autoscaling::v2::{
     ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSpec, MetricStatus, MetricTarget,
     MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
 };
-use kubewright::k8s_openapi::api::core::v1::Pod;
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::Pod;
 
 use super::measure::{self, Metric, Target, Wanted};
 use super::missing::Missing;

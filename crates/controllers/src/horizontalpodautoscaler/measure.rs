@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::Pod;
 
 use kubewright_objects::pods;
 use kubewright_objects::quantity::milli;

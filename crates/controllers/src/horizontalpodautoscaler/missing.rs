@@ -4,9 +4,7 @@
 //! and adds the purpose of the first one (`computeReplicasForMetric`). For metrics of pods, objects and other
 //! systems that are not set, the messages are those of a cluster that has no API for them.
 
-use kubewright::k8s_openapi::api::autoscaling::v2::{
-    MetricIdentifier, MetricSpec, ObjectMetricSource, PodsMetricSource,
-};
+use kubewright_objects::api::autoscaling::v2::{MetricIdentifier, MetricSpec, ObjectMetricSource, PodsMetricSource};
 
 use crate::selecting;
 

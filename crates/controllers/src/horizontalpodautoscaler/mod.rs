@@ -17,15 +17,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::api::autoscaling::v1::Scale;
-use kubewright::k8s_openapi::api::autoscaling::v2::{
-    ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
-    HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
-};
-use kubewright::k8s_openapi::api::core::v1::{Namespace, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams};
 use kubewright::kube::core::DynamicObject;
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::autoscaling::v2::{
+    ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
+    HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
+};
+use kubewright_objects::api::core::v1::{Namespace, Pod};
 use kubewright_schema::quantity::Format;
 use serde_json::json;
 
@@ -517,6 +517,7 @@ async fn say(
             reason: Some((*reason).to_owned()),
             message: Some(message.clone()),
             last_transition_time: Some(since.unwrap_or_else(|| meta::time(ctx.now()))),
+            ..HorizontalPodAutoscalerCondition::default()
         };
         match present {
             Some(present) => conditions[present] = next,

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerBehavior};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::autoscaling::v2::{HPAScalingRules, HorizontalPodAutoscalerBehavior};
 
 /// `--horizontal-pod-autoscaler-downscale-stabilization`.
 const STABILIZATION: i32 = 300;

@@ -1,10 +1,10 @@
 //! The objects that autoscalers refer to: their targets, and those that metrics are about.
 
-use kubewright::k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kubewright::kube::discovery::Scope;
 use kubewright::{Context, Result};
+use kubewright_objects::api::autoscaling::v2::CrossVersionObjectReference;
 
 /// The kind of an object that is referred to.
 pub(super) fn kind_of(reference: &CrossVersionObjectReference) -> GroupVersionKind {

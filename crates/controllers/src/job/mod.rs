@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use kubewright::k8s_openapi::api::batch::v1::{Job, JobStatus};
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::kube::api::Patch;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::batch::v1::{Job, JobStatus};
+use kubewright_objects::api::core::v1::Pod;
 use serde_json::json;
 
 use self::backoff::Records;

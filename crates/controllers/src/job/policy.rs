@@ -2,10 +2,10 @@
 //!
 //! Pure. Rules of `pod_failure_policy.go` and `success_policy.go` in kube-controller-manager; KEP-3329, KEP-3998.
 
-use kubewright::k8s_openapi::api::batch::v1::{
+use kubewright_objects::api::batch::v1::{
     Job, PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern,
 };
-use kubewright::k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kubewright_objects::api::core::v1::{ContainerStatus, Pod};
 
 use super::indexes::Indexes;
 use kubewright_objects::meta;

@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::batch::v1::{Job, JobSpec, JobStatus};
+use kubewright_objects::api::core::v1::Pod;
 
 use super::indexes::Indexes;
 use super::policy::{self, Verdict};

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use kubewright::k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus, UncountedTerminatedPods};
-use kubewright::k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::batch::v1::{Job, JobCondition, JobStatus, UncountedTerminatedPods};
+use kubewright_objects::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
 use super::state::{End, INDEX, INDEX_FAILURES, INDEX_IGNORED, State, TRACKING, index, number, uid};
 use crate::pod_control;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright_objects::api::core::v1::Pod;
 
 use super::job_of;
 use super::state::is_tracked;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::batch::v1::Job;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::{DeleteParams, PropagationPolicy};
 use kubewright::{Action, Context, Controller, Reconciler, Result};
+use kubewright_objects::api::batch::v1::Job;
 
 use kubewright_objects::meta;
 

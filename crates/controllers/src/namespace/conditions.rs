@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::NamespaceCondition;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::NamespaceCondition;
 
 use kubewright_objects::meta;
 

@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Namespace;
 use kubewright::kube::Client;
 use kubewright::kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use kubewright::kube::core::ApiResource;
 use kubewright::kube::discovery::{Discovery, Scope, verbs};
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::Namespace;
 
 use self::conditions::Found;
 use super::unstructured::{UnstructuredApi, finalizers};
@@ -250,7 +250,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use http_body_util::Full;
-    use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use kubewright_objects::api::core::v1::{ConfigMap, Pod};
     use serde_json::json;
 
     use super::*;

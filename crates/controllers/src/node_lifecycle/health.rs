@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::coordination::v1::Lease;
-use kubewright::k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::coordination::v1::Lease;
+use kubewright_objects::api::core::v1::{Node, NodeCondition};
 
 use kubewright_objects::{meta, node};
 

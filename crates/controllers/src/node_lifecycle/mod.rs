@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use kubewright::k8s_openapi::api::coordination::v1::Lease;
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result, Scope, Waker};
+use kubewright_objects::api::coordination::v1::Lease;
+use kubewright_objects::api::core::v1::{Node, Pod};
 use serde_json::json;
 
 use self::health::NodeHealth;

@@ -6,8 +6,8 @@
 //! `NoExecute` only those of the condition Ready. Admission taints every new node as not ready; a node that reports
 //! nothing yet loses that taint, as upstream.
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Taint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kubewright_objects::api::core::v1::{Node, Taint};
 
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";

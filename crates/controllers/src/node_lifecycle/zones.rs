@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::Node;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::Node;
 
 use kubewright_objects::{meta, node};
 

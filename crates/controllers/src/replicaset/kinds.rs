@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use kubewright::Object;
-use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
+use kubewright_objects::api::core::v1::{
     PodTemplateSpec, ReplicationController, ReplicationControllerCondition, ReplicationControllerStatus,
 };
-use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use kubewright_objects::meta;
 

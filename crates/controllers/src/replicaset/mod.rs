@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
-use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kubewright::kube::core::Selector;
 use kubewright::{Action, Context, Controller, Error, Reconciler, Request, Result};
+use kubewright_objects::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
+use kubewright_objects::api::core::v1::{Pod, ReplicationController};
 
 use self::kinds::{Desired, Replicated};
 use self::replica::{Labels, Replica};

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use kubewright::View;
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::Selector;
+use kubewright_objects::api::core::v1::Pod;
 
 use kubewright_objects::meta;
 use kubewright_objects::pods;

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus};
 
 use super::kinds::{Desired, Replicated};
 use super::replica::{Labels, Replica};
@@ -76,8 +76,8 @@ fn conditions(
 mod tests {
     use super::*;
     use kubewright::View;
-    use kubewright::k8s_openapi::api::apps::v1::ReplicaSet;
-    use kubewright::k8s_openapi::api::core::v1::Pod;
+    use kubewright_objects::api::apps::v1::ReplicaSet;
+    use kubewright_objects::api::core::v1::Pod;
     use serde_json::json;
 
     fn pod(app: &str, phase: &str, ready: bool, deleting: bool) -> Pod {

@@ -11,10 +11,10 @@ pub(super) mod plan;
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
-use kubewright::k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use kubewright::kube::api::Patch;
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{Pod, PodResourceClaim};
+use kubewright_objects::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use serde_json::json;
 
 use kubewright_objects::meta;

@@ -1,10 +1,8 @@
 //! Which claims a pod has, how they are made from templates, and which reservations remain. Pure.
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodResourceClaim};
-use kubewright::k8s_openapi::api::resource::v1::{
-    ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubewright_objects::api::core::v1::{Pod, PodResourceClaim};
+use kubewright_objects::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate};
 
 use kubewright_objects::meta;
 use kubewright_objects::{bound, pods};

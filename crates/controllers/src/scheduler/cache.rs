@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright_objects::api::core::v1::Pod;
 
 use super::groups::{AffinityGroups, LabelCounts};
 use super::pod_info::{Interned, PodInfo};

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright_objects::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 
 use super::cache::NodeInfo;
 use super::fit;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kubewright::k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use kubewright::k8s_openapi::api::core::v1::{Pod, ReplicationController, Service};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kubewright::{Context, Result};
+use kubewright_objects::api::apps::v1::{ReplicaSet, StatefulSet};
+use kubewright_objects::api::core::v1::{Pod, ReplicationController, Service};
 
 use kubewright_objects::meta;
 

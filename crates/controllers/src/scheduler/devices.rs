@@ -3,9 +3,9 @@
 //!
 //! Nothing is allocated here: a claim that no driver allocates keeps its pod waiting.
 
-use kubewright::k8s_openapi::api::core::v1::{Node, NodeSelector, Pod};
-use kubewright::k8s_openapi::api::resource::v1::ResourceClaim;
 use kubewright::{Context, Result};
+use kubewright_objects::api::core::v1::{Node, NodeSelector, Pod};
+use kubewright_objects::api::resource::v1::ResourceClaim;
 
 use super::fit::{self, Refusal};
 use crate::resourceclaim::plan;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::Pod;
 
 use super::cache::{Cache, NodeInfo};
 use super::devices::Devices;

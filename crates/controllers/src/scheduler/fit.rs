@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec, Taint, Toleration};
+use kubewright_objects::api::core::v1::{Pod, PodSpec, Taint, Toleration};
 
 use super::cache::NodeInfo;
 use kubewright_objects::NodeView;
@@ -207,8 +207,8 @@ pub(super) fn nowhere_because(reason: &str, nodes: usize) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use kubewright::k8s_openapi::api::core::v1::Node;
     use kubewright::{Request, View as _};
+    use kubewright_objects::api::core::v1::Node;
     use serde_json::{Value, json};
 
     use super::*;

@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright_objects::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
 
 use self::cache::Cache;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
+use kubewright_objects::api::core::v1::{Node, Pod, PodSpec, TopologySpreadConstraint};
 
 use super::cache::Cache;
 use super::constraint::{ConstraintSelector, is_looked_at};

@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Affinity, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::{Affinity, Pod};
 
 use super::cache;
 use super::preempt;

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Pod;
-use kubewright::k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::core::Selector;
+use kubewright_objects::api::core::v1::Pod;
+use kubewright_objects::api::policy::v1::PodDisruptionBudget;
 
 use super::cache::Cache;
 use super::fit::Refusal;

@@ -52,7 +52,7 @@ fn in_turn(nodes: Vec<&NodeView>) -> Vec<&NodeView> {
 #[cfg(test)]
 mod tests {
     use kubewright::View as _;
-    use kubewright::k8s_openapi::api::core::v1::Node;
+    use kubewright_objects::api::core::v1::Node;
     use serde_json::json;
 
     use super::*;

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubewright::kube::core::{Selector, SelectorExt as _};
+use kubewright_objects::api::core::v1::{Affinity, Pod, PodAffinityTerm, WeightedPodAffinityTerm};
 
 use super::pod_info::{Labels, Neighbour};
 

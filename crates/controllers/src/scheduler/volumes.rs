@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
-use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::kube::api::Patch;
 use kubewright::{Context, Result};
+use kubewright_objects::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use kubewright_objects::api::storage::v1::StorageClass;
 use serde_json::json;
 
 use super::cache::Cache;

@@ -3,9 +3,9 @@
 //!
 //! Not here: which of these becomes of it.
 
-use kubewright::k8s_openapi::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Context, EventType, Result};
+use kubewright_objects::api::core::v1::{Binding, ObjectReference, Pod, PodCondition};
 use serde_json::json;
 
 use super::{DEFAULT, TRY_AGAIN, preempt};

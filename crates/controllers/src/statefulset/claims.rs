@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::apps::v1::StatefulSet;
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kubewright_objects::api::apps::v1::StatefulSet;
+use kubewright_objects::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume};
 
 use kubewright_objects::meta;
 

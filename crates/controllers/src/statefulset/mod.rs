@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kubewright::k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec};
 use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec};
+use kubewright_objects::api::core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec};
 
 use self::claims::Policy;
 use self::plan::{Shape, Step};

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::Pod;
 
 use crate::history::POD_LABEL;
 use kubewright_objects::meta;

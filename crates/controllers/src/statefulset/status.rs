@@ -4,9 +4,9 @@
 //! 0, besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never
 //! with OnDelete.
 
-use kubewright::k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetStatus};
-use kubewright::k8s_openapi::api::core::v1::Pod;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::apps::v1::{StatefulSet, StatefulSetStatus};
+use kubewright_objects::api::core::v1::Pod;
 
 use super::plan;
 use kubewright_objects::meta;

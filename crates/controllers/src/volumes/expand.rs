@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::{Action, Context, EventType, Result};
+use kubewright_objects::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimCondition};
 
 use super::binding::{self, STORAGE};
 use kubewright_objects::meta;

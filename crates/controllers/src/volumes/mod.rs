@@ -13,12 +13,10 @@ pub(crate) mod topology;
 
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod,
-};
-use kubewright::k8s_openapi::api::storage::v1::StorageClass;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop};
+use kubewright_objects::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
+use kubewright_objects::api::storage::v1::StorageClass;
 
 use self::reclaim::Reclaim;
 use kubewright_objects::{Waiting, install, meta};

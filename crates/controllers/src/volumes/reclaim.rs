@@ -3,7 +3,7 @@
 //! Pure. Nothing here has storage: a volume that would be deleted goes as an object, and its directory or server is
 //! never touched. Recycling would promise that data are gone, so it is refused.
 
-use kubewright::k8s_openapi::api::core::v1::PersistentVolume;
+use kubewright_objects::api::core::v1::PersistentVolume;
 
 use super::binding;
 use kubewright_objects::meta;

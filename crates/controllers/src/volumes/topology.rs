@@ -3,10 +3,10 @@
 //! Pure. Upstream: `MatchTopologySelectorTerms`, and `GenerateVolumeNodeAffinity` of the provisioner of a driver whose
 //! disks are of one zone. Invariant: a volume that was made for a node can be used there.
 
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright_objects::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorTerm, VolumeNodeAffinity,
 };
-use kubewright::k8s_openapi::api::storage::v1::StorageClass;
+use kubewright_objects::api::storage::v1::StorageClass;
 
 use kubewright_objects::meta;
 

@@ -3,8 +3,8 @@
 //!
 //! The decision ([`rejects`]) is pure. Not here: what a node under pressure refuses (`eviction`).
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use kubewright::{Context, EventType, Result};
+use kubewright_objects::api::core::v1::{Node, Pod, PodSpec};
 use kubewright_objects::{disruption_target, meta, node_affinity, pods, requests};
 use serde_json::json;
 

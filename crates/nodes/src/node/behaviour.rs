@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kubewright_objects::api::core::v1::{Container, Pod, Probe};
 
 use kubewright_objects::meta;
 use kubewright_objects::quantity::milli;

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::{
     Container, ContainerRestartRule, ContainerState, ContainerStateRunning, ContainerStateTerminated,
     ContainerStateWaiting, ContainerStatus, Pod,
 };
-use kubewright::k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{self, Behaviour, KILLED, Role, Which};
 use super::{live, resize};

@@ -4,7 +4,7 @@
 //! the pod's phase nor its conditions follow from them (`computePodActions` in pkg/kubelet/kuberuntime). Not here: the
 //! right to add one.
 
-use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
+use kubewright_objects::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};
 
 use super::behaviour::{KILLED, Role};
 use super::container::{self, ContainerContext, Observations};

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, Taint};
+use kubewright_objects::api::core::v1::{Container, Node, Pod, Taint};
 
 use super::fleet;
 use kubewright_objects::meta;

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Node, Pod};
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::ListParams;
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result};
+use kubewright_objects::api::core::v1::{Node, Pod};
 
 use super::container::ContainerContext;
 use super::eviction::{self, Pressure};

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::coordination::v1::Lease;
-use kubewright::k8s_openapi::api::core::v1::Node;
 use kubewright::{
     Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop, api_resource,
 };
+use kubewright_objects::api::coordination::v1::Lease;
+use kubewright_objects::api::core::v1::Node;
 
 use super::fleet::{self, NOT_READY, Nodes, State};
 use super::lease;

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kubewright::k8s_openapi::api::core::v1::Node;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::coordination::v1::{Lease, LeaseSpec};
+use kubewright_objects::api::core::v1::Node;
 
 use kubewright_objects::meta;
 use kubewright_objects::node::RENEW;

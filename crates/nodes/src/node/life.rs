@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::{
+    Container, ContainerStatus, HostIP, Pod, PodCondition, PodIP, PodSpec, PodStatus,
+};
 
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, ContainerContext, Observations, Progress, since};

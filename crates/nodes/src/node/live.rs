@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{Container, ContainerStatus};
+use kubewright_objects::api::core::v1::{Container, ContainerStatus};
 
 use super::behaviour::{KILLED, Role};
 use super::container::{self, ContainerContext, Observations};
@@ -169,7 +169,7 @@ pub(super) fn stop_all(scene: &ContainerContext<'_>, notes: &mut Observations) -
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use kubewright::k8s_openapi::api::core::v1::Pod;
+    use kubewright_objects::api::core::v1::Pod;
     use serde_json::{Value, json};
 
     use super::super::life::{self, Place};

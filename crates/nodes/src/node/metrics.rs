@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::{APIService, APIServiceSpec};
 use kubewright::{Client, Result, Stop};
+use kubewright_objects::api::rbac::v1::{ClusterRole, PolicyRule};
 use kubewright_objects::install;
 
 const GROUP: &str = "metrics.k8s.io";

@@ -32,12 +32,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
-use kubewright::k8s_openapi::api::batch::v1::Job;
-use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, PodStatus, Secret};
 use kubewright::kube::api::DeleteParams;
 use kubewright::kube::core::{DynamicObject, PartialObjectMeta};
 use kubewright::{Action, Context, Controller, EventType, Reconciler, Request, Result, Scope, Watch, api_resource};
+use kubewright_objects::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use kubewright_objects::api::batch::v1::Job;
+use kubewright_objects::api::core::v1::{ConfigMap, Namespace, Node, Pod, PodStatus, Secret};
 use tokio::time::Instant;
 
 use self::addresses::Addresses;

@@ -1,8 +1,8 @@
 //! The objects that a pod refers to and cannot start without: Secrets and ConfigMaps of its environment and its
 //! volumes.
 
-use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Container, KeyToPath, Pod, Secret};
 use kubewright::{Client, Result};
+use kubewright_objects::api::core::v1::{ConfigMap, Container, KeyToPath, Pod, Secret};
 use kubewright_objects::meta;
 
 /// A Secret or a ConfigMap that a pod needs, or one of its keys.

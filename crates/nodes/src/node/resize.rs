@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, Pod, PodCondition, PodStatus, ResourceRequirements,
-};
 use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::k8s_openapi::jiff::Timestamp;
+use kubewright_objects::api::core::v1::{
+    Container, ContainerStatus, Pod, PodCondition, PodStatus, ResourceRequirements,
+};
 use kubewright_objects::quantity::milli;
 use kubewright_objects::{meta, pods};
 use serde_json::{Value, json};

@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kubewright::k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
-use kubewright::k8s_openapi::api::batch::v1::Job;
-use kubewright::k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubewright::kube::core::{ApiResource, DynamicObject, Expression, Selector, SelectorExt as _};
 use kubewright::kube::{self, Api};
 use kubewright::{Client, Error, Object};
+use kubewright_objects::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use kubewright_objects::api::batch::v1::Job;
+use kubewright_objects::api::core::v1::{Namespace, Node, Pod};
 
 use super::behaviour;
 use kubewright_objects::meta;

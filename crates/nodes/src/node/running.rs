@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubewright::k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec, VolumeMount};
-use kubewright::k8s_openapi::api::node::v1::RuntimeClass;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
 use kubewright::{Action, Client, Context, EventType, Result, Stop};
+use kubewright_objects::api::core::v1::{Container, Node, Pod, PodSpec, VolumeMount};
+use kubewright_objects::api::node::v1::RuntimeClass;
 
 use super::container::{ContainerContext, Observations};
 use super::life::{self, Place};

@@ -12,7 +12,7 @@
 use std::io;
 use std::path::Path;
 
-use kubewright::k8s_openapi::api::core::v1::Container;
+use kubewright_objects::api::core::v1::Container;
 use serde_json::{Value, json};
 
 use super::home::Home;

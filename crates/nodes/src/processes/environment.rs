@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use kubewright::k8s_openapi::ByteString;
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright::{Client, Result};
+use kubewright_objects::api::core::v1::{
     ConfigMap, Container, EnvVarSource, ObjectFieldSelector, Pod, ResourceFieldSelector, Secret, Service,
 };
-use kubewright::{Client, Result};
 
 use kubewright_objects::{meta, quantity};
 

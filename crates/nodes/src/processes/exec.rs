@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kubewright::k8s_openapi::api::core::v1::LifecycleHandler;
+use kubewright_objects::api::core::v1::LifecycleHandler;
 use rustix::pty::OpenptFlags;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use kubewright::k8s_openapi::api::core::v1::Container;
+use kubewright_objects::api::core::v1::Container;
 
 use super::launch::ShimControl;
 use super::lock;

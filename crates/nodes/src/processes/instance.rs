@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::{Container, Pod};
 use kubewright::{Client, EventType};
+use kubewright_objects::api::core::v1::{Container, Pod};
 use tokio::sync::{broadcast, watch};
 
 use super::beneath::Below;

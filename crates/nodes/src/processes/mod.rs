@@ -60,9 +60,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
-use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
 use kubewright::{EventType, Request, Source, Waker};
+use kubewright_objects::api::core::v1::{Pod, Service};
+use kubewright_objects::api::discovery::v1::EndpointSlice;
 use tokio::sync::watch;
 
 use self::dns::Dns;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kubewright::k8s_openapi::api::core::v1::Container;
+use kubewright_objects::api::core::v1::Container;
 
 use super::beneath::{Below, Folder};
 use super::home::Home;

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::{Pod, Service};
-use kubewright::k8s_openapi::api::discovery::v1::EndpointSlice;
+use kubewright_objects::api::core::v1::{Pod, Service};
+use kubewright_objects::api::discovery::v1::EndpointSlice;
 
 use kubewright_objects::meta;
 

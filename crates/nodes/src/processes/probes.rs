@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{Container, GRPCAction, HTTPGetAction, Pod, Probe};
 use kubewright::k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kubewright_objects::api::core::v1::{Container, GRPCAction, HTTPGetAction, Pod, Probe};
 use tokio::net::TcpStream;
 
 use super::Processes;

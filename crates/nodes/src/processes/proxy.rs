@@ -17,8 +17,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use kubewright::Request;
-use kubewright::k8s_openapi::api::core::v1::Service;
-use kubewright::k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use kubewright_objects::api::core::v1::Service;
+use kubewright_objects::api::discovery::v1::{Endpoint, EndpointSlice};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};

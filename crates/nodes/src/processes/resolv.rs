@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodDNSConfig};
+use kubewright_objects::api::core::v1::{Pod, PodDNSConfig};
 
 use super::names::ZONE;
 

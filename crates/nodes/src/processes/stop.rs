@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubewright::EventType;
-use kubewright::k8s_openapi::api::core::v1::{Pod, Probe};
+use kubewright_objects::api::core::v1::{Pod, Probe};
 use tokio::sync::watch;
 use tokio::time::Instant;
 

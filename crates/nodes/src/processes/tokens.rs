@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use kubewright::Client;
-use kubewright::k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use kubewright::k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kubewright::kube::Api;
 use kubewright::kube::api::PostParams;
+use kubewright_objects::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use kubewright_objects::api::core::v1::{Pod, ServiceAccount};
 
 use kubewright_objects::meta;
 
@@ -51,13 +51,14 @@ impl Tokens {
                         name: pod.metadata.name.clone(),
                         uid: Some(meta::uid(&pod.metadata).to_owned()),
                     }),
+                    ..TokenRequestSpec::default()
                 }),
                 ..TokenRequest::default()
             };
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let accounts: Api<ServiceAccount> = Api::namespaced(client.kube().clone(), namespace);
-            let answer = accounts
-                .create_token_request(account, &PostParams::default(), &request)
+            let answer: Result<TokenRequest, _> = accounts
+                .create_subresource("token", account, &PostParams::default(), &request)
                 .await;
             let status = answer
                 .map_err(|error| format!("failed to fetch token: {error}"))?

@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 
 use kubewright::Client;
-use kubewright::k8s_openapi::api::core::v1::{
+use kubewright_objects::api::core::v1::{
     ConfigMap, Container, DownwardAPIVolumeFile, KeyToPath, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
     Volume, VolumeProjection,
 };

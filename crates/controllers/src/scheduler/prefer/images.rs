@@ -1,6 +1,6 @@
 //! Nodes that have the pod's images already (`imagelocality`).
 
-use kubewright::k8s_openapi::api::core::v1::PodSpec;
+use kubewright_objects::api::core::v1::PodSpec;
 
 use super::{BEST, Feasible};
 use kubewright_objects::NodeView;

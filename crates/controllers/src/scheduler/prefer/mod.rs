@@ -11,8 +11,8 @@ mod pods;
 mod room;
 mod spread;
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::{Pod, PodSpec};
 
 use super::cache::{Cache, NodeInfo};
 use super::fit;
@@ -117,8 +117,8 @@ mod recorded;
 
 #[cfg(test)]
 mod tests {
-    use kubewright::k8s_openapi::api::core::v1::Node;
     use kubewright::{Request, View as _};
+    use kubewright_objects::api::core::v1::Node;
     use serde_json::{Value, json};
 
     use super::*;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use kubewright::View as _;
-use kubewright::k8s_openapi::api::core::v1::{Node, Service};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::{Node, Service};
 use serde::Deserialize;
 
 use super::*;

@@ -3,7 +3,7 @@
 //! Upstream: `leastResourceScorer` (`NodeResourcesFit`) and `balancedResourceScorer` (`NodeResourcesBalancedAllocation`)
 //! of processors and memory, the resources that kube-scheduler looks at by default.
 
-use kubewright::k8s_openapi::api::core::v1::Pod;
+use kubewright_objects::api::core::v1::Pod;
 
 use super::{BEST, Feasible};
 use crate::scheduler::cache::{self, NodeInfo};

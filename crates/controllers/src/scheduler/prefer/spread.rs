@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use kubewright::k8s_openapi::api::core::v1::{Pod, PodSpec, TopologySpreadConstraint};
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubewright_objects::api::core::v1::{Pod, PodSpec, TopologySpreadConstraint};
 
 use super::{BEST, Choice, share};
 use crate::scheduler::cache::{Cache, NodeInfo};
