@@ -22,6 +22,11 @@ const PLACES: &[(&str, usize, &str)] = &[
         "what errors call a configuration, and what the audit log cannot take",
     ),
     (
+        "crates/apiserver/src/server/compress.rs",
+        1,
+        "whether watches that begin with a list are compressed",
+    ),
+    (
         "crates/apiserver/src/server/delete/preconditions.rs",
         1,
         "the message for a definition that is another one",
