@@ -239,7 +239,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
         "job" => operator
             .controller(job::controller())
             .controller(job::ttl::controller()),
-        "statefulset" => operator.controller(statefulset::controller()),
+        "statefulset" => operator.controller(statefulset::controller(settings.minor)),
         "daemonset" => operator.controller(daemonset::controller()),
         "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
         "volume-protection" => operator

@@ -92,6 +92,11 @@ const PLACES: &[(&str, usize, &str)] = &[
     ("crates/kinds/src/rows/core.rs", 1, "strategies"),
     ("crates/kinds/src/rows/extension.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/scheduling.rs", 1, "kinds"),
+    (
+        "crates/controllers/src/statefulset/status.rs",
+        1,
+        "whether a set that is updated by deletes comes to its end",
+    ),
     ("crates/kinds/src/rows/storage.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/workloads.rs", 3, "strategies"),
     (
