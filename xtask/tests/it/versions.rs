@@ -83,20 +83,25 @@ const PLACES: &[(&str, usize, &str)] = &[
     ),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
     (
+        "crates/controllers/src/lib.rs",
+        1,
+        "controllers of kinds that are newer",
+    ),
+    (
         "crates/controllers/src/protection.rs",
         1,
         "whether a claim says that it is unused",
+    ),
+    (
+        "crates/controllers/src/statefulset/status.rs",
+        1,
+        "whether a set that is updated by deletes comes to its end",
     ),
     ("crates/kinds/src/lib.rs", 1, "the words of declared rules"),
     ("crates/kinds/src/rows/access.rs", 2, "kinds"),
     ("crates/kinds/src/rows/core.rs", 1, "strategies"),
     ("crates/kinds/src/rows/extension.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/scheduling.rs", 1, "kinds"),
-    (
-        "crates/controllers/src/statefulset/status.rs",
-        1,
-        "whether a set that is updated by deletes comes to its end",
-    ),
     ("crates/kinds/src/rows/storage.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/workloads.rs", 3, "strategies"),
     (
