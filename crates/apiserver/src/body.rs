@@ -112,7 +112,14 @@ pub struct WatchBody {
     lines: Box<dyn Lines>,
     /// Its entry in the audit log, which is complete when the watch is gone.
     audit: Option<Arc<Entry>>,
+    /// Makes gzip of lines; `None`: they are sent as they are.
+    compress: Option<fn(&[u8]) -> Bytes>,
+    /// Whether the last line was read, which was sent with those before it.
+    ended: bool,
 }
+
+/// How many bytes of lines are compressed together.
+const MEMBER: usize = 64 * 1024;
 
 /// The lines of a watch.
 pub(crate) trait Lines: Stream<Item = Bytes> + Send + Unpin {
@@ -128,7 +135,41 @@ impl WatchBody {
         WatchBody {
             lines: Box::new(lines),
             audit: None,
+            compress: None,
+            ended: false,
         }
+    }
+
+    /// Sends lines compressed: those that are there together, so that none waits for one that is still to come.
+    pub(crate) fn compressed(&mut self, compress: fn(&[u8]) -> Bytes) {
+        self.compress = Some(compress);
+    }
+
+    fn next_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        with_room(|| Pin::new(&mut self.lines).poll_next(cx))
+    }
+
+    /// Lines that are there, compressed.
+    fn next_member(&mut self, cx: &mut Context<'_>, compress: fn(&[u8]) -> Bytes) -> Poll<Option<Bytes>> {
+        let first = match self.next_line(cx) {
+            Poll::Ready(Some(first)) => first,
+            nothing => return nothing,
+        };
+        let mut lines = Vec::from(first);
+        while lines.len() < MEMBER && !self.is_next_heavy(cx) {
+            match self.next_line(cx) {
+                Poll::Ready(Some(line)) => lines.extend_from_slice(&line),
+                Poll::Ready(None) => {
+                    self.ended = true;
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(Some(compress(&lines)))
     }
 
     /// Keeps the entry of the request in the audit log open for as long as the watch is.
@@ -153,7 +194,10 @@ impl Stream for WatchBody {
     type Item = Bytes;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let polled = with_room(|| Pin::new(&mut self.lines).poll_next(cx));
+        let polled = match self.compress {
+            Some(compress) => self.next_member(cx, compress),
+            None => self.next_line(cx),
+        };
         if let Poll::Ready(None) = polled {
             self.audit = None;
         }

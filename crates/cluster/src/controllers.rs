@@ -41,6 +41,7 @@ pub const NAMES: &[&str] = &[
     "service-cidr",
     "service-lb",
     "validatingadmissionpolicy-status",
+    "storage-version-migrator",
     "service-proxy",
 ];
 

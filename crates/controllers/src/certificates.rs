@@ -1,5 +1,6 @@
 //! CertificateSigningRequests: requests of kubelets for their own certificate are approved when they may, approved
-//! requests for one of Kubernetes' signers are signed by the cluster's authority, and old requests are removed.
+//! requests for one of Kubernetes' signers are signed by the cluster's authority, and old requests are removed, those for
+//! certificates of pods (PodCertificateRequest) too.
 //!
 //! Upstream: `sarApprover`, `signer`, `CSRCleanerController`. Invariant: nothing is signed that was not approved;
 //! requests for other signers are theirs.
@@ -19,6 +20,7 @@ use kubewright_objects::api::certificates::v1::{
 use serde_json::json;
 
 use super::CertificateSource;
+use super::later_kinds::PodCertificateRequest;
 use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::meta;
 
@@ -32,10 +34,34 @@ const SHORTEST: Duration = Duration::from_secs(10 * 60);
 /// How long requests stay that are decided, and those that are not.
 const DECIDED: Duration = Duration::from_secs(60 * 60);
 const PENDING: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long requests for certificates of pods stay.
+const OF_PODS: Duration = Duration::from_secs(15 * 60);
 
 /// Approves, signs and cleans up.
 pub(crate) struct Certificates {
     source: Option<CertificateSource>,
+}
+
+/// Removes requests for certificates of pods: by then each has long been answered (`PCRCleanerController`).
+pub(crate) struct PodRequests;
+
+/// The controller of PodCertificateRequests, from Kubernetes 1.37 on.
+pub(crate) fn pod_requests() -> Controller {
+    Controller::of(PodRequests).named("podcertificaterequestcleaner")
+}
+
+impl Reconciler for PodRequests {
+    type Object = PodCertificateRequest;
+
+    async fn reconcile(&self, request: Arc<PodCertificateRequest>, ctx: Context) -> Result<Action> {
+        let age = ctx.now().duration_since(meta::created(&request.metadata));
+        let left = OF_PODS.saturating_sub(Duration::try_from(age).unwrap_or_default());
+        if !left.is_zero() {
+            return Ok(Action::requeue_after(left));
+        }
+        ctx.client().delete(&*request).await?;
+        Ok(Action::await_change())
+    }
 }
 
 /// The controller of requests.

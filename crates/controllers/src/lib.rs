@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `namespace` | `namespace/` | empties namespaces that are deleted |
 //! | `garbage-collector` | `garbage_collector/` | owner references: background, foreground, orphan |
-//! | `serviceaccount` | `serviceaccount.rs`, `token.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets |
+//! | `serviceaccount` | `serviceaccount.rs`, `token.rs`, `trust_bundle.rs` | the account `default`, the ConfigMap `kube-root-ca.crt`, tokens in Secrets, from 1.37 on the ClusterTrustBundle |
 //! | `replicaset` | `replicaset/` | as many pods as wished |
 //! | `replicationcontroller` | `replicaset/kinds.rs` | the same, for the older kind |
 //! | `deployment` | `deployment/` | rollouts |
@@ -35,6 +35,7 @@
 //! | `service-cidr` | `service_cidr.rs` | ServiceCIDRs are ready, and stay while Services have their addresses |
 //! | `service-lb` | `service_lb.rs` | addresses of Services of type LoadBalancer, from a range |
 //! | `validatingadmissionpolicy-status` | `policy_status.rs` | whether the expressions of policies fit the kinds that they are about |
+//! | `storage-version-migrator` | `migration.rs` | objects are written again, in the version in which they are stored now (from 1.37 on) |
 //! | `clusterrole-aggregation` | `clusterrole_aggregation.rs` | ClusterRoles that gather the rules of others: view, edit, admin |
 //!
 //! Shared: `claim` (adoption), `pod_control` (making and deleting pods), `history` (ControllerRevisions), `selecting`
@@ -63,7 +64,9 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
+mod later_kinds;
 pub mod metrics;
+mod migration;
 mod namespace;
 mod node_lifecycle;
 mod pace;
@@ -82,6 +85,7 @@ mod serviceaccount;
 mod statefulset;
 mod taint_eviction;
 mod token;
+mod trust_bundle;
 mod unstructured;
 mod volumes;
 
@@ -124,6 +128,7 @@ pub const NAMES: &[&str] = &[
     "service-cidr",
     "service-lb",
     "validatingadmissionpolicy-status",
+    "storage-version-migrator",
 ];
 
 /// Where the certificate of the cluster's authority comes from (PEM); `None` when there is none to publish.
@@ -218,6 +223,7 @@ pub use garbage_collector::Given as Collected;
 /// }
 /// ```
 pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
+    let has_later_kinds = settings.minor >= Minor::V37;
     match name {
         "namespace" => operator.controller(namespace::controller()),
         "garbage-collector" => {
@@ -226,13 +232,17 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
                 garbage_collector::run(client, clock.clone(), given.clone(), stop)
             })
         }
-        "serviceaccount" => operator
-            .controller(serviceaccount::accounts())
-            .controller(serviceaccount::root_ca(settings.root_ca.clone()))
-            .controller(token::controller(
-                settings.service_account_token.clone(),
-                settings.root_ca.clone(),
-            )),
+        "serviceaccount" => {
+            let root_ca = || settings.root_ca.clone();
+            let operator = operator
+                .controller(serviceaccount::accounts())
+                .controller(serviceaccount::root_ca(root_ca()))
+                .controller(token::controller(settings.service_account_token.clone(), root_ca()));
+            match has_later_kinds {
+                true => operator.controller(trust_bundle::controller(root_ca())),
+                false => operator,
+            }
+        }
         "replicaset" => operator.controller(replicaset::controller()),
         "replicationcontroller" => operator.controller(replicaset::replication_controller()),
         "deployment" => operator.controller(deployment::controller()),
@@ -240,7 +250,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
         "job" => operator
             .controller(job::controller())
             .controller(job::ttl::controller()),
-        "statefulset" => operator.controller(statefulset::controller()),
+        "statefulset" => operator.controller(statefulset::controller(settings.minor)),
         "daemonset" => operator.controller(daemonset::controller()),
         "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
         "volume-protection" => operator
@@ -257,7 +267,13 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
             .controller(volumes::claims())
             .controller(volumes::volumes())
             .runnable("default-storage-class", volumes::default_class),
-        "certificatesigningrequest" => operator.controller(certificates::controller(settings.certificates.clone())),
+        "certificatesigningrequest" => {
+            let operator = operator.controller(certificates::controller(settings.certificates.clone()));
+            match has_later_kinds {
+                true => operator.controller(certificates::pod_requests()),
+                false => operator,
+            }
+        }
         "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(settings.meter.clone())),
         "taint-eviction" => operator.controller(taint_eviction::controller()),
         "pod-garbage-collector" => operator.controller(podgc::controller()),
@@ -274,6 +290,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
             None => operator,
         },
         "validatingadmissionpolicy-status" => operator.controller(policy_status::controller(settings.minor)),
+        "storage-version-migrator" if has_later_kinds => operator.controller(migration::controller()),
         "clusterrole-aggregation" => operator.controller(clusterrole_aggregation::controller()),
         _ => operator,
     }

@@ -1,4 +1,4 @@
-//! Objects of a namespace, of any kind, as JSON without a type.
+//! Objects of any kind, as JSON without a type.
 //!
 //! A controller that empties a namespace or counts its objects needs a few fields of each. The types of kube decode all
 //! metadata, and one object of a time that they cannot hold (`managedFields` of the year 9999) would be an error of the
@@ -11,7 +11,7 @@ use kubewright::kube::{Client, Error, Resource as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The objects of a kind in a namespace.
+/// The objects of a kind.
 pub(crate) struct UnstructuredApi<'a> {
     kube: &'a Client,
     url: String,
@@ -23,11 +23,18 @@ pub(crate) struct Page {
     pub(crate) items: Vec<Value>,
     /// Where the next one begins.
     pub(crate) rest: Option<String>,
+    /// The resourceVersion of the list.
+    pub(crate) version: Option<String>,
 }
 
 impl<'a> UnstructuredApi<'a> {
-    pub(crate) fn new(kube: &'a Client, kind: &ApiResource, namespace: &str) -> UnstructuredApi<'a> {
-        let url = DynamicObject::url_path(kind, Some(namespace));
+    /// Those of a namespace, or of all.
+    pub(crate) fn new<'n>(
+        kube: &'a Client,
+        kind: &ApiResource,
+        namespace: impl Into<Option<&'n str>>,
+    ) -> UnstructuredApi<'a> {
+        let url = DynamicObject::url_path(kind, namespace.into());
         UnstructuredApi { kube, url }
     }
 
@@ -69,6 +76,7 @@ fn nullable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Value>, D::Error> 
 impl From<Listed> for Page {
     fn from(listed: Listed) -> Page {
         Page {
+            version: listed.metadata.resource_version,
             items: listed.items,
             rest: listed.metadata.continue_.filter(|token| !token.is_empty()),
         }

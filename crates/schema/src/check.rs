@@ -287,21 +287,39 @@ impl Errors {
     }
 }
 
-/// Whether both are the same to Go's `equality.Semantic`, for which an empty list is none.
-fn semantically_equal(a: &Value, b: &Value) -> bool {
+/// The fields of Go that are maps: an empty one is none, while an empty struct is something.
+const MAPS: [&str; 8] = [
+    "annotations",
+    "labels",
+    "limits",
+    "matchLabels",
+    "nodeSelector",
+    "overhead",
+    "requests",
+    "unverifiedUserAnnotations",
+];
+
+/// Whether both are the same to Go's `equality.Semantic`, for which an empty list or map is none.
+pub fn semantically_equal(a: &Value, b: &Value) -> bool {
     budget::spend(1);
-    let is_none = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let is_none = |key: &str, value: &Value| match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty() && MAPS.contains(&key),
+        value => value.is_null(),
+    };
     match (a, b) {
         (Value::Object(some), Value::Object(other)) => {
-            let fits =
-                |(key, value): (&String, &Value)| semantically_equal(value, other.get(key).unwrap_or(&Value::Null));
-            let is_left = |(key, value): (&String, &Value)| some.contains_key(key) || is_none(value);
+            let fits = |(key, value): (&String, &Value)| {
+                let other = other.get(key).unwrap_or(&Value::Null);
+                (is_none(key, value) && is_none(key, other)) || semantically_equal(value, other)
+            };
+            let is_left = |(key, value): (&String, &Value)| some.contains_key(key) || is_none(key, value);
             some.iter().all(fits) && other.iter().all(is_left)
         }
         (Value::Array(some), Value::Array(other)) if some.len() == other.len() => {
             some.iter().zip(other).all(|(a, b)| semantically_equal(a, b))
         }
-        _ => a == b || (is_none(a) && is_none(b)),
+        _ => a == b || (is_none("", a) && is_none("", b)),
     }
 }
 

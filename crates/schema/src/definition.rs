@@ -304,7 +304,8 @@ fn versions(errors: &mut Errors, spec: &Spec<'_>, old: Option<&Value>) {
         errors.invalid_value(&list, shown, "must have exactly one version marked as storage version");
     }
     // The first version stands at the top as well.
-    if let Some(name) = list.items().next().map(|first| first.key("name")) {
+    let first = list.items().next().map(|first| first.key("name"));
+    if let Some(name) = first.filter(|name| !name.text().is_empty()) {
         errors.messages(
             &name.moved(spec.at.path.key("version")),
             names::dns1035_label(name.text()),
@@ -504,17 +505,13 @@ fn stored(errors: &mut Errors, at: &At<'_>, is_update: bool) {
         .items()
         .map(|version| version.key("name").text())
         .collect();
-    // Of several the last is meant.
-    let storage = at
-        .keys(&["spec", "versions"])
-        .items()
-        .filter(|version| version.key("storage").is_true())
-        .last();
-    if let Some(storage) = storage.map(|version| version.key("name").text())
-        && !stored.is_empty()
-        && !stored.items().any(|version| version.text() == storage)
-    {
-        errors.invalid(&stored, format!("must have the storage version {storage}"));
+    // Each stored version is that of one entry.
+    let mut left: BTreeSet<&str> = stored.items().map(|version| version.text()).collect();
+    for version in at.keys(&["spec", "versions"]).items() {
+        let name = version.key("name").text();
+        if !left.remove(name) && version.key("storage").is_true() && !stored.is_empty() {
+            errors.invalid(&stored, format!("must have the storage version {name}"));
+        }
     }
     for version in stored.items().filter(|version| !known.contains(version.text())) {
         let name = version.text();

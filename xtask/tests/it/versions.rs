@@ -22,6 +22,11 @@ const PLACES: &[(&str, usize, &str)] = &[
         "what errors call a configuration, and what the audit log cannot take",
     ),
     (
+        "crates/apiserver/src/server/compress.rs",
+        1,
+        "whether watches that begin with a list are compressed",
+    ),
+    (
         "crates/apiserver/src/server/delete/preconditions.rs",
         1,
         "the message for a definition that is another one",
@@ -78,9 +83,19 @@ const PLACES: &[(&str, usize, &str)] = &[
     ),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
     (
+        "crates/controllers/src/lib.rs",
+        1,
+        "controllers of kinds that are newer",
+    ),
+    (
         "crates/controllers/src/protection.rs",
         1,
         "whether a claim says that it is unused",
+    ),
+    (
+        "crates/controllers/src/statefulset/status.rs",
+        1,
+        "whether a set that is updated by deletes comes to its end",
     ),
     ("crates/kinds/src/lib.rs", 1, "the words of declared rules"),
     ("crates/kinds/src/rows/access.rs", 2, "kinds"),

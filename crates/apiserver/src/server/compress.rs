@@ -1,20 +1,22 @@
 //! Large answers in gzip, for clients that ask for it.
 //!
-//! As kube-apiserver does it: objects and lists above a size, never watches; the OpenAPI v2 document, which is large
-//! always; nothing else.
+//! As kube-apiserver does it: objects and lists above a size; from 1.37 on watches that begin with a list, whose every
+//! piece is gzip by itself; the OpenAPI v2 document, which is large always; nothing else.
 
 use std::io::Write as _;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, UPGRADE, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response};
 
 use super::head::Target;
 use super::route::Page;
 use crate::Body;
 use crate::discovery::DiscoveryPath;
+use crate::model::Minor;
+use crate::wire::query::Query;
 
 /// Smaller bodies are sent as they are.
 const THRESHOLD: usize = 128 * 1024;
@@ -60,9 +62,17 @@ pub(super) fn finished(
     head: &http::request::Parts,
     target: Option<&Target>,
     mut answer: Response<Body>,
+    minor: Minor,
 ) -> Response<Body> {
     if target.is_some_and(|target| is_wanted(&head.headers, target, &answer)) {
         response(&mut answer);
+    } else if let Body::Watch(watch) = answer.body_mut()
+        && minor >= Minor::V37
+        && begins_with_list(head)
+        && is_asked(&head.headers, false)
+    {
+        watch.compressed(|lines| Bytes::from(gzip([lines])));
+        say_gzip(&mut answer);
     }
     if head.method == Method::HEAD {
         *answer.body_mut() = Body::Full(Bytes::new());
@@ -70,15 +80,30 @@ pub(super) fn finished(
     answer
 }
 
+/// Whether a request watches from a list on, over HTTP (`isListWatchRequest`).
+fn begins_with_list(head: &http::request::Parts) -> bool {
+    let query = Query::parse(head.uri.query().unwrap_or_default());
+    query.is_ok_and(|query| query.optional_flag("sendInitialEvents") == Some(true) && query.flag("allowWatchBookmarks"))
+        && !head.headers.contains_key(UPGRADE)
+}
+
+/// The pieces as one member of a gzip file, of which there may be many in a row.
+fn gzip(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    for piece in pieces {
+        encoder.write_all(piece.as_ref()).expect("memory can be written to");
+    }
+    encoder.finish().expect("memory can be written to")
+}
+
 /// Compresses a body.
 fn response(response: &mut Response<Body>) {
     let plain = std::mem::replace(response.body_mut(), Body::Full(Bytes::new()));
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    for piece in plain.pieces() {
-        encoder.write_all(&piece).expect("memory can be written to");
-    }
-    let compressed = encoder.finish().expect("memory can be written to");
-    *response.body_mut() = Body::Full(Bytes::from(compressed));
+    *response.body_mut() = Body::Full(Bytes::from(gzip(plain.pieces())));
+    say_gzip(response);
+}
+
+fn say_gzip(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     if !headers.get_all(VARY).iter().any(|vary| vary == VARY_BY) {
@@ -89,9 +114,17 @@ fn response(response: &mut Response<Body>) {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::sync::Arc;
+
+    use flate2::read::MultiGzDecoder;
+    use futures::{FutureExt as _, StreamExt as _};
+    use http::Request;
 
     use super::super::route::{self, Path};
     use super::*;
+    use crate::UserInfo;
+    use crate::model::testing::{FakeEnv, Shared};
+    use crate::server::{ApiServer, Config};
 
     #[test]
     fn requests_that_ask_for_gzip() {
@@ -111,6 +144,47 @@ mod tests {
         };
         assert!(document("gzip") && document("deflate, gzip;q=0.5"));
         assert!(!document("gzip;q=0") && !document("*"));
+    }
+
+    #[test]
+    fn watches_that_begin_with_a_list_are_compressed() {
+        let check = |minor: Minor, query: &str, accepted: &str, upgrade: bool, want: bool| {
+            let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
+            let get = format!("/api/v1/namespaces?watch=true&{query}");
+            let mut request = Request::get(get).header(ACCEPT_ENCODING, accepted);
+            if upgrade {
+                request = request.header(UPGRADE, "websocket");
+            }
+            let request = request.body(Bytes::new()).expect("a request");
+            let answer = api.handle(request.clone(), UserInfo::admin()).now_or_never();
+            let plain = answer.expect("nothing waits here");
+            let (head, body) = finished(&request.into_parts().0, None, plain, minor).into_parts();
+            let is_said = head
+                .headers
+                .get(CONTENT_ENCODING)
+                .is_some_and(|encoding| encoding == "gzip");
+            assert_eq!(is_said, want, "{minor} {query} {accepted}");
+            let Body::Watch(mut watch) = body else {
+                panic!("a watch was asked for")
+            };
+            let mut sent = Vec::new();
+            while let Some(Some(piece)) = watch.next().now_or_never() {
+                sent.extend_from_slice(&piece);
+            }
+            let mut text = String::new();
+            match want {
+                true => MultiGzDecoder::new(&*sent).read_to_string(&mut text).expect("gzip"),
+                false => (&*sent).read_to_string(&mut text).expect("text"),
+            };
+            assert!(text.contains("\"name\":\"default\""), "{text}");
+            assert!(text.ends_with("}\n"), "{text}");
+        };
+        let from_list = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        check(Minor::V37, from_list, "gzip", false, true);
+        check(Minor::V37, from_list, "identity", false, false);
+        check(Minor::V37, from_list, "gzip", true, false);
+        check(Minor::V37, "allowWatchBookmarks=true", "gzip", false, false);
+        check(Minor::V36, from_list, "gzip", false, false);
     }
 
     #[test]

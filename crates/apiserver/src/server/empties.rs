@@ -156,7 +156,10 @@ impl Unwritten {
         }
         let mut replaced = Vec::with_capacity(self.0.len());
         for (place, value) in &self.0 {
-            if let Some((map, key)) = outer(object, place) {
+            // A map that was filled in is that which was sent.
+            if let Some((map, key)) = outer(object, place)
+                && (value.is_array() || !map.contains_key(&key))
+            {
                 replaced.push((place, map.insert(key, value.clone())));
             }
         }
@@ -196,6 +199,7 @@ mod tests {
     const SCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
     const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
     const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
+    const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
     const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 
     /// Sends a request and answers its result: the generation, or the message of a refusal.
@@ -313,6 +317,23 @@ mod tests {
             &json!({"spec": {"resources": {"limits": {}}}}),
             "null",
         );
+
+        let deployment = |labels: &Value| {
+            let template =
+                json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            json!({"metadata": {"name": "a"},
+                "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}})
+        };
+        for (labels, shown) in [(json!({}), "{}"), (Value::Null, "null")] {
+            let refused = format!(
+                "Deployment.apps \"a\" is invalid: spec.template.metadata.labels: Invalid value: {shown}: `selector` does not match template `labels`"
+            );
+            check(format!("POST {DEPLOYMENTS}"), &deployment(&labels), &refused);
+        }
+        let job = json!({"metadata": {"name": "a"}, "spec": {"template": {"metadata": {"labels": {}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        // The labels that the server adds are added to those that were sent.
+        check("POST /apis/batch/v1/namespaces/default/jobs".to_owned(), &job, "1");
 
         let ingress = json!({"metadata": {"name": "a"}, "spec": {"rules": []}});
         let refused = "Ingress.networking.k8s.io \"a\" is invalid: spec: Invalid value: []: either `defaultBackend` or `rules` must be specified";

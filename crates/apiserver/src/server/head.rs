@@ -196,7 +196,7 @@ impl ApiServer {
             }
             Err(Box::new(refusal))
         });
-        admitted.map_err(|refusal| Box::new(compress::finished(head, None, *refusal)))
+        admitted.map_err(|refusal| Box::new(compress::finished(head, None, *refusal, self.inner.config.minor)))
     }
 }
 

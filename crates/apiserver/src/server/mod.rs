@@ -352,7 +352,7 @@ impl ApiServer {
             Ok(response) => response,
             Err(why) => self.too_costly(admitted, head, why),
         };
-        compress::finished(head, Some(&admitted.target), response)
+        compress::finished(head, Some(&admitted.target), response, self.inner.config.minor)
     }
 
     /// How long a request may be tried where others wait meanwhile.
@@ -383,7 +383,12 @@ impl ApiServer {
         if trying.is_on_trial() && compress::is_wanted(&head.headers, &admitted.target, &response) {
             return Err(TooLong);
         }
-        Ok(compress::finished(head, Some(&admitted.target), response))
+        Ok(compress::finished(
+            head,
+            Some(&admitted.target),
+            response,
+            self.inner.config.minor,
+        ))
     }
 
     fn too_costly(&self, admitted: &Admitted, head: &http::request::Parts, why: Exhausted) -> Response<Body> {

@@ -24,6 +24,7 @@ use self::claims::Policy;
 use self::plan::{Shape, Step};
 use super::claim::{self, Selectors};
 use super::{history, intstr, plain, pod_control};
+use kubewright_model::Minor;
 use kubewright_objects::meta;
 use kubewright_objects::pods;
 
@@ -33,14 +34,17 @@ const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
 /// Knows all selectors, to find a StatefulSet for an orphaned pod; everything else is in the objects.
-#[derive(Default)]
 pub(crate) struct StatefulSetReconciler {
+    minor: Minor,
     selectors: Selectors,
 }
 
 /// The controller, ready to be added to a manager.
-pub(crate) fn controller() -> Controller {
-    let reconciler = StatefulSetReconciler::default();
+pub(crate) fn controller(minor: Minor) -> Controller {
+    let reconciler = StatefulSetReconciler {
+        minor,
+        selectors: Selectors::default(),
+    };
     let selectors = reconciler.selectors.clone();
     Controller::of(reconciler)
         .named("statefulset-controller")
@@ -81,7 +85,8 @@ impl Reconciler for StatefulSetReconciler {
         pods.retain(|pod| is_member(pod));
         if meta::is_deleting(&set.metadata) {
             // Nothing is made any more, no revision either: those that were may be orphans already, for a set to come.
-            write_status(&ctx, &set, &pods, status::Revisions::of(&set)).await?;
+            self.write_status(&ctx, &set, &pods, status::Revisions::of(&set))
+                .await?;
             return Ok(Action::await_change());
         }
         let sync = match Sync::new(&ctx, &set, spec, &mut revisions).await {
@@ -95,7 +100,7 @@ impl Reconciler for StatefulSetReconciler {
             .owned_by::<Pod>(ctx.request().namespace(), meta::uid(&set.metadata))
             .await?;
         pods.retain(|pod| is_member(pod) && meta::fits(&selector, &pod.metadata));
-        write_status(&ctx, &set, &pods, sync.revisions()).await?;
+        self.write_status(&ctx, &set, &pods, sync.revisions()).await?;
         acted?;
         sync.forget(&revisions, &pods).await?;
         let again = pods::next_availability(
@@ -115,25 +120,28 @@ impl Reconciler for StatefulSetReconciler {
     }
 }
 
-async fn write_status(
-    ctx: &Context,
-    set: &StatefulSet,
-    pods: &[Arc<Pod>],
-    revisions: status::Revisions<'_>,
-) -> Result<()> {
-    let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
-    let status = status::of(set, &pods, revisions, ctx.now());
-    if set.status.as_ref() == Some(&status) {
-        return Ok(());
-    }
-    let written = StatefulSet {
-        status: Some(status),
-        ..set.clone()
-    };
-    match ctx.client().update_status(&written).await {
-        // Gone meanwhile: there is nothing to write to.
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
+impl StatefulSetReconciler {
+    async fn write_status(
+        &self,
+        ctx: &Context,
+        set: &StatefulSet,
+        pods: &[Arc<Pod>],
+        revisions: status::Revisions<'_>,
+    ) -> Result<()> {
+        let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+        let status = status::of(set, &pods, revisions, ctx.now(), self.minor);
+        if set.status.as_ref() == Some(&status) {
+            return Ok(());
+        }
+        let written = StatefulSet {
+            status: Some(status),
+            ..set.clone()
+        };
+        match ctx.client().update_status(&written).await {
+            // Gone meanwhile: there is nothing to write to.
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

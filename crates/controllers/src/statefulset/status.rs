@@ -1,14 +1,15 @@
 //! The status of a StatefulSet, out of its pods and revisions.
 //!
 //! Pure. Invariants: `availableReplicas` and `collisionCount` are always there, other counters only when they are not
-//! 0, besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, and never
-//! with OnDelete.
+//! 0, besides `replicas`; `currentRevision` becomes `updateRevision` when every pod is updated and ready, before
+//! Kubernetes 1.37 never with OnDelete.
 
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright_objects::api::apps::v1::{StatefulSet, StatefulSetStatus};
 use kubewright_objects::api::core::v1::Pod;
 
 use super::plan;
+use kubewright_model::Minor;
 use kubewright_objects::meta;
 use kubewright_objects::pods;
 
@@ -38,7 +39,13 @@ impl<'a> Revisions<'a> {
 }
 
 /// The status that these pods (those with an ordinal) make.
-pub(crate) fn of(set: &StatefulSet, pods: &[&Pod], revisions: Revisions<'_>, now: Timestamp) -> StatefulSetStatus {
+pub(crate) fn of(
+    set: &StatefulSet,
+    pods: &[&Pod],
+    revisions: Revisions<'_>,
+    now: Timestamp,
+    minor: Minor,
+) -> StatefulSetStatus {
     let spec = set.spec.as_ref();
     let min_ready = spec.and_then(|spec| spec.min_ready_seconds).unwrap_or(0);
     let wanted = spec.and_then(|spec| spec.replicas).unwrap_or(1);
@@ -52,7 +59,7 @@ pub(crate) fn of(set: &StatefulSet, pods: &[&Pod], revisions: Revisions<'_>, now
     let updated = of_revision(revisions.update);
     let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
     let on_delete = strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete");
-    let complete = !on_delete && updated == wanted && ready == wanted && replicas == wanted;
+    let complete = (minor >= Minor::V37 || !on_delete) && updated == wanted && ready == wanted && replicas == wanted;
     let (current_revision, current) = match complete {
         true => (revisions.update, updated),
         false => (revisions.current, of_revision(revisions.current)),
@@ -92,7 +99,7 @@ mod tests {
 
     #[test]
     fn counters() {
-        let check = |strategy: &str, pods: &[Pod], expected: serde_json::Value| {
+        let check_in = |minor: Minor, strategy: &str, pods: &[Pod], expected: serde_json::Value| {
             let set: StatefulSet = serde_json::from_value(json!({
                 "metadata": { "generation": 2 },
                 "spec": { "replicas": 2, "serviceName": "", "selector": {}, "template": {},
@@ -106,7 +113,7 @@ mod tests {
                 collisions: 0,
             };
             let now = "2026-01-01T00:00:05Z".parse().expect("a time");
-            let mut status = serde_json::to_value(of(&set, &pods, revisions, now)).expect("JSON");
+            let mut status = serde_json::to_value(of(&set, &pods, revisions, now, minor)).expect("JSON");
             for (key, value) in [
                 ("collisionCount", json!(0)),
                 ("observedGeneration", json!(2)),
@@ -117,6 +124,7 @@ mod tests {
             }
             assert_eq!(status, expected, "{strategy} {pods:?}");
         };
+        let check = |strategy: &str, pods: &[Pod], expected| check_in(Minor::V36, strategy, pods, expected);
         let rolling = "RollingUpdate";
         check(
             rolling,
@@ -146,6 +154,13 @@ mod tests {
             &new,
             json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 2,
                     "currentRevision": "one" }),
+        );
+        check_in(
+            Minor::V37,
+            "OnDelete",
+            &new,
+            json!({ "replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "currentReplicas": 2, "updatedReplicas": 2,
+                    "currentRevision": "two" }),
         );
     }
 }

@@ -248,7 +248,7 @@ pub(super) fn conditions(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) 
         if trimmed.is_empty() {
             errors.required(&expression, "");
         } else if let Err(why) = compiler.compile(trimmed, Returns::Bool) {
-            errors.invalid_value(&expression, trimmed, why);
+            does_not_compile(errors, &expression, trimmed, why);
         }
         if name.text().is_empty() {
             errors.required(&name, "");
@@ -259,6 +259,15 @@ pub(super) fn conditions(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) 
             }
         }
     }
+}
+
+/// An expression that does not compile; one whose constants cannot be computed is an error of the server
+/// (`convertCELErrorToValidationError`).
+fn does_not_compile(errors: &mut Errors, at: &At<'_>, shown: &str, why: String) {
+    if why.starts_with("program instantiation failed") {
+        return errors.push(FieldError::internal(at.path.to_string(), why));
+    }
+    errors.invalid_value(at, shown, why);
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -280,7 +289,7 @@ fn variables(errors: &mut Errors, at: &At<'_>, compiler: &mut Compiler) {
         if expression.text().trim().is_empty() {
             errors.required(&expression, "expression is not specified");
         } else if let Err(why) = compiler.declare(name.text(), expression.text()) {
-            errors.invalid(&expression, why);
+            does_not_compile(errors, &expression, expression.text(), why);
         }
     }
 }
@@ -319,13 +328,13 @@ fn validation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
     if expression.text().trim().is_empty() {
         errors.required(&expression, "expression is not specified");
     } else if let Err(why) = compiler.compile(expression.text(), Returns::Bool) {
-        errors.invalid(&expression, why);
+        does_not_compile(errors, &expression, expression.text(), why);
     }
     if !from.text().is_empty() {
         if from.text().trim().is_empty() {
             errors.invalid(&from, "must be non-empty if specified");
         } else if let Err(why) = compiler.compile(from.text(), Returns::Text) {
-            errors.invalid(&from, why);
+            does_not_compile(errors, &from, from.text(), why);
         }
     }
     let trimmed = message.text().trim();
@@ -371,7 +380,7 @@ fn audit_annotations(errors: &mut Errors, at: &At<'_>, policy: &str, compiler: &
                 &format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length"),
             );
         } else if let Err(why) = compiler.compile(trimmed, Returns::TextOrNull) {
-            errors.invalid(&expression, why);
+            does_not_compile(errors, &expression, expression.text(), why);
         }
         if !seen.insert(key.text()) {
             errors.duplicate(&key);
@@ -415,7 +424,7 @@ fn mutation(errors: &mut Errors, at: &At<'_>, compiler: &Compiler) {
         if trimmed.is_empty() {
             errors.required(&expression, "");
         } else if let Err(why) = compiler.compile(trimmed, returns) {
-            errors.invalid_value(&expression, trimmed, why);
+            does_not_compile(errors, &expression, trimmed, why);
         }
     } else {
         errors.required(&own, &format!("must be specified when patchType is {kind}"));

@@ -5,6 +5,7 @@
 //!
 //! Not here: errors in metadata, and that an error which two rules find is told once.
 
+use kubewright_schema::check::semantically_equal;
 use kubewright_schema::error::{FieldError, Reason};
 use kubewright_schema::{Minor, internal};
 use serde_json::{Value, json};
@@ -61,8 +62,17 @@ const REWORDED: &[(&str, &str, Words)] = &[
     ),
 ];
 
+/// Lists whose errors show the whole item that is there twice.
+const WHOLE: [&str; 4] = [
+    "spec.devices.requests",
+    ".firstAvailable",
+    "spec.sharedCounters",
+    ".consumesCounters",
+];
+
 /// Fields whose changed value is not shown.
 const UNSHOWN: &[(&str, &str)] = &[
+    ("EndpointSlice", "addressType"),
     ("IPAddress", "spec.parentRef"),
     ("RuntimeClass", "handler"),
     ("StorageClass", "parameters"),
@@ -86,8 +96,19 @@ pub(crate) fn tell(group: &str, kind: &str, new: &Value, old: Option<&Value>, er
         _ => {}
     }
     errors.retain(|error| !is_selinux_mount(error));
+    let is_fixed = |error: &&FieldError| error.detail == IMMUTABLE && UNSHOWN.contains(&(kind, error.field.as_str()));
+    let fixed: Vec<String> = errors
+        .iter()
+        .filter(is_fixed)
+        .map(|error| error.field.clone())
+        .collect();
     for error in errors {
-        reword(kind, new, error);
+        // Of a field that must not change nothing else is declared.
+        let is_declared =
+            error.detail == IMMUTABLE || !fixed.iter().any(|field| error.field.starts_with(field.as_str()));
+        if is_declared {
+            reword(kind, new, error);
+        }
         show(group, kind, error);
     }
 }
@@ -139,6 +160,12 @@ fn reword(kind: &str, new: &Value, error: &mut FieldError) {
             error.bad_value = Some(json!(format!("{{{}}}", either.join(", "))));
             error.detail = format!("must specify at most one of: `{}`", either.join("`, `"));
         }
+        _ if error.reason == Reason::Duplicate && WHOLE.iter().any(|end| field.ends_with(end)) => {
+            let mut whole = String::new();
+            in_order(at_path(new, &error.field), &mut whole);
+            error.bad_value = None;
+            error.detail = whole;
+        }
         ("ResourceSlice", "exactly one value must be specified") => union(at_path(new, &error.field), error),
         (_, r#"supported values: "Recursive""#) if field.ends_with("seLinuxChangePolicy") => {
             r#"supported values: "MountOption", "Recursive""#.clone_into(&mut error.detail);
@@ -152,6 +179,51 @@ fn reword(kind: &str, new: &Value, error: &mut FieldError) {
             error.field = error.field.replace("securityContext.", "");
         }
         _ => {}
+    }
+}
+
+/// An item as JSON, with its fields in the order of the type.
+fn in_order(value: &Value, text: &mut String) {
+    const FIRST: [&str; 16] = [
+        "name",
+        "counterSet",
+        "exactly",
+        "firstAvailable",
+        "deviceClassName",
+        "selectors",
+        "allocationMode",
+        "count",
+        "adminAccess",
+        "tolerations",
+        "capacity",
+        "key",
+        "operator",
+        "value",
+        "effect",
+        "tolerationSeconds",
+    ];
+    let rank = |key: &str| FIRST.iter().position(|first| *first == key).unwrap_or(FIRST.len());
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<(&String, &Value)> = map.iter().collect();
+            fields.sort_by_key(|(key, _)| rank(key));
+            for (place, (key, value)) in fields.into_iter().enumerate() {
+                text.push_str(if place == 0 { "{" } else { "," });
+                text.push_str(&json!(key).to_string());
+                text.push(':');
+                in_order(value, text);
+            }
+            text.push_str(if map.is_empty() { "{}" } else { "}" });
+        }
+        Value::Array(list) => {
+            text.push('[');
+            for (place, item) in list.iter().enumerate() {
+                text.push_str(if place == 0 { "" } else { "," });
+                in_order(item, text);
+            }
+            text.push(']');
+        }
+        plain => text.push_str(&plain.to_string()),
     }
 }
 
@@ -187,7 +259,7 @@ fn stateful_set(new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) 
     if let Some(old) = old.filter(|_| errors.len() < before) {
         for name in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
             let [now, was] = [new, old].map(|object| At::root(object).keys(&["spec", name]));
-            if now.value != was.value {
+            if !semantically_equal(now.value, was.value) {
                 let shown = match name {
                     "serviceName" => json!(now.text()),
                     _ => now.value.clone(),
@@ -336,6 +408,22 @@ mod tests {
                 "spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"c\"}}: field is immutable",
                 "spec.podManagementPolicy: Invalid value: \"\": field is immutable",
             ],
+        );
+        let request = json!({"name": "a", "exactly": {"count": 1, "deviceClassName": "x.y", "selectors": [{}]}});
+        check(
+            "ResourceClaim",
+            json!({"spec": {"devices": {"requests": [request, request]}}}),
+            None,
+            FieldError::duplicate("spec.devices.requests[1]", "a"),
+            &["spec.devices.requests[1]: Duplicate value: \
+               {\"name\":\"a\",\"exactly\":{\"deviceClassName\":\"x.y\",\"selectors\":[{}],\"count\":1}}"],
+        );
+        check(
+            "RuntimeClass",
+            json!({}),
+            Some(json!({})),
+            invalid("handler", json!("b"), "must be no more than 63 characters"),
+            &["handler: Invalid value: \"b\": must be no more than 63 bytes"],
         );
         check(
             "ResourceSlice",

@@ -397,7 +397,7 @@ fn families_of(errors: &mut Errors, spec: &At<'_>, list: &At<'_>) {
     if list.len() > 1 && (sixes == 0 || sixes == list.len()) {
         errors.invalid(list, "may specify no more than one IP for each IP family");
     }
-    if spec.key("clusterIP").text() == "None" {
+    if list.len() == 1 && list.value[0] == "None" {
         return;
     }
     for (index, (ip, family)) in list.items().zip(spec.key("ipFamilies").items()).enumerate() {

@@ -18,7 +18,7 @@ use super::system::{empty_status, ensure_status};
 use kubewright_model::facts::der::{Reader, tag};
 use kubewright_model::facts::pem;
 use kubewright_model::facts::signing_request::SigningRequest;
-use kubewright_model::{MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{Empties, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy};
 
 /// How ClusterTrustBundles are written.
 pub(crate) const BUNDLE: Strategy = Strategy {
@@ -33,6 +33,7 @@ pub(crate) const BUNDLE: Strategy = Strategy {
 
 /// How PodCertificateRequests are written.
 pub(crate) const POD_REQUEST: Strategy = Strategy {
+    empties: Empties::Seen,
     unconditional_update: false,
     status_metadata: StatusMetadata::RESET,
     default: |object| {

@@ -20,13 +20,16 @@ use defaults::{
     default_daemon_set, default_deployment, default_replica_set, default_replication_controller, default_stateful_set,
     status_defaults,
 };
-use kubewright_model::{GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{
+    Empties, GenerationRule, MetadataChecks, NameRule, PLAIN, StatusMetadata, Strategy, StrategyContext,
+};
 use stateful_sets::{stateful_set, update_stateful_set};
 pub(super) use template::{Restart, pod_template};
 use template::{lone_template, selector_and_template};
 
 pub(super) const WORKLOAD: Strategy = Strategy {
     generation: GenerationRule::Spec,
+    empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
     prepare_create: start_empty,
     prepare_update: keep_status,

@@ -15,9 +15,9 @@ mod words;
 
 use serde_json::{Map, Value, json};
 
-use super::validate::validate_default;
+use super::validate::{self, validate_default};
 use super::{PruneOptions, prune};
-use crate::error::FieldError;
+use crate::error::{FieldError, quote};
 use crate::path::FieldPath;
 use crate::rules;
 use crate::schema::SchemaRef;
@@ -133,6 +133,9 @@ fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<Str
     found
 }
 
+/// The types that a schema may have.
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
 /// Each default must be a value that the server would store: valid, and without unknown fields.
 fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for (below, at) in below(schema, at) {
@@ -143,11 +146,17 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     };
     // It is read once more, and the default held against it three times.
     budget::spend(200);
+    let at = at.key("default");
+    let expected = text(schema, "type");
+    if !expected.is_empty() && !TYPES.contains(&expected) {
+        let (found, _) = validate::type_of(value);
+        let detail = format!(" in body must be of type {expected}: {}", quote(found));
+        return errors.push(FieldError::type_invalid(&at, found, detail));
+    }
     // A schema that cannot be read has errors of its own already.
     let Ok(parsed) = SchemaRef::from_crd(&Value::Object(schema.clone())) else {
         return;
     };
-    let at = at.key("default");
     if !prune(&mut value.clone(), &parsed, PruneOptions::CUSTOM_VALUE).is_empty() {
         errors.push(FieldError::invalid(&at, value.clone(), "must not have unknown fields"));
     }
@@ -457,6 +466,18 @@ mod tests {
                 r#"properties[c].default: Invalid value: {"y":1}: must not have unknown fields"#,
                 r#"properties[e].default: Unsupported value: "q": supported values: "p""#,
                 r#"properties[a].default: Invalid value: "integer":  in body must be of type string: "integer""#,
+            ],
+        );
+        check(
+            properties(
+                json!({"a": {"type": "strin", "default": 5}, "b": {"type": "array", "items": {"type": "object"},
+                "x-kubernetes-list-type": "bag", "x-kubernetes-list-map-keys": ["k"]}}),
+            ),
+            &[
+                r#"properties[a].default: Invalid value: "integer":  in body must be of type strin: "integer""#,
+                r#"properties[a].type: Unsupported value: "strin": supported values: "array", "boolean", "integer", "number", "object", "string""#,
+                r#"properties[b].x-kubernetes-list-type: Invalid value: "bag": must be map if x-kubernetes-list-map-keys is non-empty"#,
+                r#"properties[b].x-kubernetes-list-type: Unsupported value: "bag": supported values: "atomic", "set", "map""#,
             ],
         );
     }

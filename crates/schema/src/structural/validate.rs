@@ -22,7 +22,7 @@ use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::sorted::sort_by_text;
 use crate::{budget, measure};
 use kubewright_values::formats;
-use scalars::type_of;
+pub(super) use scalars::type_of;
 
 /// The errors in `value`; empty when there are none.
 ///

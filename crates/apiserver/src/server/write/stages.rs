@@ -231,7 +231,11 @@ impl<'a> Writer<'a> {
             admitted.unwritten.seen_in(object, &admitted.shown.session, validate)
         }));
         self.check_custom(&object, None, Part::Main, &mut errors);
-        self.refuse(&object, None, errors)?;
+        admitted
+            .unwritten
+            .seen_in(&mut object, &admitted.shown.session, |seen| {
+                self.refuse(seen, None, errors)
+            })?;
         self.ask_to_create(&object).await?;
         if first {
             self.warnings
@@ -420,7 +424,7 @@ impl<'a> Writer<'a> {
             Part::Raw => {}
         }
         self.check_custom(&object, Some(old), part, &mut errors);
-        self.refuse(&object, Some(old), errors)?;
+        unwritten.seen_in(&mut object, &shown.session, |seen| self.refuse(seen, Some(old), errors))?;
         self.warnings
             .extend(object::finalizer_warnings(&object, Some(old), &resource));
         if part != Part::Status {

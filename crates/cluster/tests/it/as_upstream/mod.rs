@@ -5,6 +5,7 @@
 //! are only those in which these controllers once differed.
 
 mod devices;
+mod migrations;
 mod policies;
 mod ranges;
 mod resizes;
@@ -94,7 +95,7 @@ fn has(found: &Value, wanted: &Value) -> bool {
 }
 
 /// The collections that steps look at as a whole.
-const COLLECTIONS: [&str; 5] = [JOBS, PODS, EVENTS, DEVICE_CLAIMS, SLICES];
+const COLLECTIONS: [&str; 6] = [JOBS, PODS, EVENTS, DEVICE_CLAIMS, SLICES, migrations::BUNDLES];
 
 /// The changes, from now on, in the collection that is at a path, or holds the object there.
 async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {

@@ -16,10 +16,11 @@ use crate::strategies::pods::defaults::{self, canonical_quantities};
 use crate::strategies::pods::scheduling::node_selector;
 use crate::strategies::pods::volumes::{self, required};
 use crate::strategies::pods::warnings::{OLD_VOLUMES, old_labels};
-use kubewright_model::{MetadataChecks, StatusMetadata, Strategy};
+use kubewright_model::{Empties, MetadataChecks, StatusMetadata, Strategy};
 
 /// How PersistentVolumes are written.
 pub(crate) const VOLUME: Strategy = Strategy {
+    empties: Empties::Seen,
     status_metadata: StatusMetadata::WRITTEN,
     metadata_checks: MetadataChecks::CREATE_TWICE,
     default: default_volume,

@@ -131,8 +131,9 @@ pub(super) fn default_stateful_set(object: &mut Value) {
     }
     fill(spec, "revisionHistoryLimit", 10);
     for claim in each(spec, "volumeClaimTemplates") {
-        fill_text(claim, "kind", "PersistentVolumeClaim");
-        fill_text(claim, "apiVersion", "v1");
+        // Whatever the client says.
+        claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+        claim.insert("apiVersion".to_owned(), "v1".into());
         ensure(claim, "metadata");
         if let Some(spec) = ensure(claim, "spec") {
             pods::defaults::claim_spec(spec);

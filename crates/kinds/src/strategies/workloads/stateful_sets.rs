@@ -1,5 +1,6 @@
 //! StatefulSets: their rules, and their mutable fields.
 
+use kubewright_schema::check::semantically_equal;
 use kubewright_schema::error::FieldError;
 use serde_json::Value;
 
@@ -121,7 +122,7 @@ pub(super) fn update_stateful_set(new: &Value, old: &Value) -> Vec<FieldError> {
         }
         spec
     };
-    if without(new) != without(old) {
+    if !semantically_equal(&without(new), &without(old)) {
         errors.forbidden(
             &At::root(new).key("spec"),
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', \

@@ -157,8 +157,7 @@ impl Words {
             "" => {}
             "null" => self.forbidden(at, "type", "type cannot be set to null, use nullable as an alternative"),
             word if Type::parse(word).is_none() => {
-                let types = ["array", "boolean", "integer", "number", "object", "string"];
-                self.unsupported(at.key("type"), word, &types);
+                self.unsupported(at.key("type"), word, &super::TYPES);
             }
             "array" if !has(schema, "items") => self.required(at.key("items"), "must be specified"),
             _ => {}
@@ -169,15 +168,10 @@ impl Words {
         let Some(additional) = schema.get("additionalProperties").filter(|value| !value.is_null()) else {
             return;
         };
-        if object(schema, "properties").is_none_or(Map::is_empty) || additional == &Value::Bool(true) {
-            return;
+        if object(schema, "properties").is_some_and(|given| !given.is_empty()) && additional != &Value::Bool(true) {
+            let detail = "additionalProperties and properties are mutual exclusive";
+            self.forbidden(at, "additionalProperties", detail);
         }
-        let detail = if additional == &Value::Bool(false) {
-            "additionalProperties cannot be set to false"
-        } else {
-            "additionalProperties and properties are mutual exclusive"
-        };
-        self.forbidden(at, "additionalProperties", detail);
     }
 
     fn pattern(&mut self, schema: &Schema, at: &FieldPath) {
@@ -225,18 +219,21 @@ impl Words {
         if given && text(schema, "type") != "array" {
             self.of_type(schema, at, "must be array if x-kubernetes-list-type is specified");
         }
-        match list_type {
-            "" if !given && keys.is_empty() => {}
-            "" if !given => self.required(
+        if !keys.is_empty() && list_type != "map" {
+            let (here, detail) = (
                 at.key("x-kubernetes-list-type"),
                 "must be map if x-kubernetes-list-map-keys is non-empty",
-            ),
-            "atomic" | "set" if !keys.is_empty() => {
-                let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-                self.invalid(at.key("x-kubernetes-list-type"), list_type.into(), detail);
+            );
+            match given {
+                true => self.invalid(here, list_type.into(), detail),
+                false => self.required(here, detail),
             }
+        }
+        match list_type {
+            _ if !given => {}
             "atomic" => {}
-            "set" => self.set(schema, at),
+            "set" if keys.is_empty() => self.set(schema, at),
+            "set" => {}
             "map" => self.map(schema, keys, at),
             other => self.unsupported(at.key("x-kubernetes-list-type"), other, &["atomic", "set", "map"]),
         }

@@ -22,7 +22,7 @@ fn is_multiple(number: f64, factor: f64) -> bool {
 }
 
 /// Type and format of a value as Go sees it after decoding: an integer beyond int64 is a float.
-pub(super) fn type_of(value: &Value) -> (&'static str, &'static str) {
+pub(in crate::structural) fn type_of(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),
         Value::Bool(_) => ("boolean", ""),

@@ -28,6 +28,7 @@ const CRONJOB: Kind = ("batch/v1", "CronJob");
 const DAEMONSET: Kind = ("apps/v1", "DaemonSet");
 const DEPLOYMENT: Kind = ("apps/v1", "Deployment");
 const JOB: Kind = ("batch/v1", "Job");
+const MIGRATION: Kind = ("storagemigration.k8s.io/v1", "StorageVersionMigration");
 const NODE: Kind = ("v1", "Node");
 const POD: Kind = ("v1", "Pod");
 const POLICY: Kind = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
@@ -461,6 +462,24 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                 apply_in("", ADDRESS, "10.1.0.7", address),
                 delete(RANGE, "extra"),
                 delete(ADDRESS, "10.1.0.7"),
+            ]
+        },
+    },
+    Scenario {
+        name: "migrations of one resource run one after the other",
+        controllers: &["storage-version-migrator"],
+        as_upstream: &[],
+        nodes: 1,
+        steps: || {
+            let migration = |name: &str, group: &str, resource: &str| {
+                let spec = json!({ "resource": { "group": group, "resource": resource } });
+                apply_in("", MIGRATION, name, json!({ "spec": spec }))
+            };
+            vec![
+                migration("a", "authorization.k8s.io", "subjectaccessreviews"),
+                migration("b", "authorization.k8s.io", "subjectaccessreviews"),
+                migration("c", "", "bindings"),
+                delete(MIGRATION, "a"),
             ]
         },
     },
