@@ -10,7 +10,6 @@ use kubewright_objects::api::core::v1::{Pod, PodSpec, Taint, Toleration};
 
 use super::cache::NodeInfo;
 use kubewright_objects::NodeView;
-use kubewright_objects::meta;
 pub(crate) use kubewright_objects::node_affinity::{selected, selects, term_fits};
 use kubewright_objects::requests::{self, Amounts, HostPort};
 use kubewright_objects::tolerations::tolerates;
