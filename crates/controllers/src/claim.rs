@@ -72,7 +72,8 @@ pub(crate) async fn pods<O: Object>(ctx: &Context, owner: &O, selector: &Selecto
     let orphans = ctx.client().orphans::<Pod>(namespace, selector).await?;
     let mut owned = owned_pods(ctx, owner).await?;
     let fits = |pod: &Arc<PodView>| meta::fits(selector, &pod.0.metadata);
-    if !meta::is_deleting(owner.meta()) && !(orphans.is_empty() && owned.iter().all(fits)) {
+    let is_settled = orphans.is_empty() && owned.iter().all(fits);
+    if !is_settled && !meta::is_deleting(owner.meta()) {
         all(ctx, owner, selector, |_: &Pod| true).await?;
         owned = owned_pods(ctx, owner).await?;
     }
