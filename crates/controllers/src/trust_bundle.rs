@@ -8,9 +8,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use kubewright::k8s_openapi::api::core::v1::Namespace;
 use kubewright::kube::core::ObjectMeta;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
+use kubewright_objects::api::core::v1::Namespace;
 use sha2::{Digest as _, Sha256};
 
 use super::RootCa;
