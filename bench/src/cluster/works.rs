@@ -230,8 +230,8 @@ pub(super) struct Crowd {
 
 /// How many pods each Deployment of a crowd has.
 const OF_ONE: usize = 500;
-/// How long idleness is looked at, after as long a time for remaining work.
-const IDLE: Duration = Duration::from_secs(10);
+/// How long idleness is looked at, after as long a time for remaining work: each node renews its Lease meanwhile.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// What there is to say about the pods of a crowd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
