@@ -65,7 +65,7 @@ pub(super) fn job(number: usize) -> Value {
 }
 
 /// A claim of the default class.
-pub(super) fn claim(number: u32) -> Value {
+pub(super) fn claim(number: usize) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": format!("claim-{number}") },
@@ -101,10 +101,10 @@ pub(super) fn selecting() -> [(&'static str, Value); 2] {
     ]
 }
 
-/// A required anti-affinity to pods that nobody makes.
+/// A required anti-affinity to pods that do not exist.
 pub(super) fn repelling() -> Value {
     let term =
-        json!({ "labelSelector": { "matchLabels": { "app": "nobody" } }, "topologyKey": "kubernetes.io/hostname" });
+        json!({ "labelSelector": { "matchLabels": { "app": "missing" } }, "topologyKey": "kubernetes.io/hostname" });
     json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } })
 }
 

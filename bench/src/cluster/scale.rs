@@ -99,31 +99,30 @@ async fn rules(kubewright: &Path) -> Result<(), String> {
 
 /// Claims that are bound as soon as they are there.
 async fn claims(kubewright: &Path) -> Result<(), String> {
-    let mut of_few: Option<f64> = None;
-    for claims in [500_u32, 2_000] {
-        let bound = works::claims(&Side::ours(kubewright, 10).await?, claims).await?;
-        row(&format!("{claims} claims to Bound"), bound, None);
-        let of_one = bound.cpu / f64::from(claims);
-        match of_few {
-            None => of_few = Some(of_one),
-            Some(few) => verdict("CPU of a claim beside that of 500, ×", of_one / few, 1.2),
-        }
-    }
+    let few = one_claim_of(kubewright, 500).await?;
+    let many = one_claim_of(kubewright, 2_000).await?;
+    verdict("CPU of a claim beside that of 500, ×", many / few, 1.2);
     Ok(())
+}
+
+/// What one of so many claims costs.
+async fn one_claim_of(kubewright: &Path, claims: usize) -> Result<f64, String> {
+    let bound = works::claims(&Side::ours(kubewright, 10).await?, claims).await?;
+    row(&format!("{claims} claims to Bound"), bound, None);
+    Ok(bound.cpu / claims as f64)
 }
 
 /// A DaemonSet with a pod on every node.
 async fn daemons(kubewright: &Path) -> Result<(), String> {
-    let mut of_few: Option<f64> = None;
-    for nodes in [250_u32, 1_000] {
-        let count = usize::try_from(nodes).map_err(|why| why.to_string())?;
-        let up = works::daemons(&Side::ours(kubewright, count).await?, count).await?;
-        row(&format!("DaemonSet on {nodes} nodes to Ready"), up, None);
-        let of_one = up.cpu / f64::from(nodes);
-        match of_few {
-            None => of_few = Some(of_one),
-            Some(few) => verdict("CPU of a node beside that of 250, ×", of_one / few, 1.2),
-        }
-    }
+    let few = one_node_of(kubewright, 250).await?;
+    let many = one_node_of(kubewright, 1_000).await?;
+    verdict("CPU of a node beside that of 250, ×", many / few, 1.2);
     Ok(())
+}
+
+/// What a DaemonSet costs on one of so many nodes.
+async fn one_node_of(kubewright: &Path, nodes: usize) -> Result<f64, String> {
+    let up = works::daemons(&Side::ours(kubewright, nodes).await?, nodes).await?;
+    row(&format!("DaemonSet on {nodes} nodes to Ready"), up, None);
+    Ok(up.cpu / nodes as f64)
 }

@@ -1,6 +1,6 @@
 //! The works: their requests, and when they are over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -164,31 +164,41 @@ async fn rolling_update(side: &Side, pods: usize) -> Result<Cost, String> {
     tokio::try_join!(guarding, rolling).map(|((), cost)| cost)
 }
 
-async fn jobs(side: &Side, jobs: usize) -> Result<Cost, String> {
+/// Creates so many objects of a kind, until all are as they are to be.
+async fn each(
+    side: &Side,
+    path: &str,
+    count: usize,
+    object: impl Fn(usize) -> Value,
+    is_done: impl Fn(&Value) -> bool,
+) -> Result<Cost, String> {
     let mut connection = Connection::open(side.server.address).await?;
-    let mut watch = Events::of(&side.server, JOBS).await?;
+    let mut watch = Events::of(&side.server, path).await?;
     cost(side, async {
-        let mut complete = 0;
         let creating = async {
-            for number in 0..jobs {
-                events::create(&mut connection, JOBS, &objects::job(number)).await?;
+            for number in 0..count {
+                events::create(&mut connection, path, &object(number)).await?;
             }
             Ok::<_, String>(())
         };
-        let mut done = std::collections::BTreeSet::new();
-        let watching = watch.until(|_, job| {
-            let conditions = job["status"]["conditions"].as_array().into_iter().flatten();
-            let is_complete = conditions
-                .into_iter()
-                .any(|one| one["type"] == "Complete" && one["status"] == "True");
-            if is_complete && done.insert(job["metadata"]["name"].to_string()) {
-                complete += 1;
+        let mut done = BTreeSet::new();
+        let watching = watch.until(|_, seen| {
+            if is_done(seen) {
+                done.insert(seen["metadata"]["name"].to_string());
             }
-            Ok(complete == jobs)
+            Ok(done.len() == count)
         });
         tokio::try_join!(creating, watching).map(drop)
     })
     .await
+}
+
+async fn jobs(side: &Side, jobs: usize) -> Result<Cost, String> {
+    let is_complete = |job: &Value| {
+        let mut conditions = job["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "Complete" && one["status"] == "True")
+    };
+    each(side, JOBS, jobs, objects::job, is_complete).await
 }
 
 async fn statefulset(side: &Side, pods: usize) -> Result<Cost, String> {
@@ -238,7 +248,7 @@ const IDLE: Duration = Duration::from_secs(30);
 pub(super) enum Shape {
     /// Nothing.
     Plain,
-    /// Each requires not to be near pods that nobody makes.
+    /// Each requires not to be near pods that do not exist.
     Repelling,
     /// A Service and a PodDisruptionBudget select all of them.
     Selected,
@@ -309,25 +319,10 @@ pub(super) async fn crowd(side: &Side, pods: usize, shape: Shape) -> Result<Crow
 }
 
 /// So many claims of the default class, until all are bound.
-pub(super) async fn claims(side: &Side, claims: u32) -> Result<Cost, String> {
+pub(super) async fn claims(side: &Side, claims: usize) -> Result<Cost, String> {
     const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
-    let mut connection = Connection::open(side.server.address).await?;
-    let mut watch = Events::of(&side.server, CLAIMS).await?;
-    cost(side, async {
-        let creating = async {
-            for number in 0..claims {
-                events::create(&mut connection, CLAIMS, &objects::claim(number)).await?;
-            }
-            Ok::<_, String>(())
-        };
-        let mut bound = std::collections::BTreeSet::new();
-        let watching = watch.until(|_, claim| {
-            if claim["status"]["phase"] == "Bound" {
-                bound.insert(claim["metadata"]["name"].to_string());
-            }
-            Ok(u32::try_from(bound.len()) == Ok(claims))
-        });
-        tokio::try_join!(creating, watching).map(drop)
+    each(side, CLAIMS, claims, objects::claim, |claim| {
+        claim["status"]["phase"] == "Bound"
     })
     .await
 }
