@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use crate::support::project::{Project, REMOTE_KUBECONFIG, SAMPLE, declaration};
-use crate::support::{self, KUBEWRIGHT};
+use crate::support::{self, KUBEWRIGHT, client_of};
 use kubewright::k8s_openapi::api::core::v1::Secret;
 use kubewright::kube::api::ListParams;
-use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::config::Kubeconfig;
 use kubewright::kube::{self, Api};
 use serde_json::{Value, json};
 
@@ -213,8 +213,7 @@ fn listing_secrets(dev: &mut Dev) -> Result<usize, String> {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let secrets: Api<Secret> = Api::all(kube::Client::try_from(config.unwrap()).unwrap());
+        let secrets: Api<Secret> = Api::all(client_of(config).await);
         match secrets.list(&ListParams::default()).await {
             Ok(list) => Ok(list.items.len()),
             Err(kube::Error::Api(status)) => Err(status.message.clone()),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::KUBEWRIGHT;
-use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use crate::support::{KUBEWRIGHT, client_of};
+use kubewright::kube::config::Kubeconfig;
 use kubewright::kube::{self, Api, Client, api::PostParams};
 use kubewright_cluster::{Cluster, Controllers, Pki};
 use serde_json::json;
@@ -166,8 +166,7 @@ impl World {
             "current-context": "x",
         }))
         .unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.unwrap()).unwrap()
+        client_of(kubeconfig).await
     }
 }
 

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anstream::adapter::strip_str;
 use kubewright::k8s_openapi::api::core::v1::Service;
 use kubewright::kube::api::DeleteParams;
-use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
+use kubewright::kube::config::Kubeconfig;
 use kubewright::kube::{self, Api};
 
 use crate::book::check_made;
-use crate::support::KUBEWRIGHT;
 use crate::support::project::Project;
+use crate::support::{KUBEWRIGHT, client_of};
 
 /// The picture of the demo: where everything is, the operator's first steps, and the end.
 fn first_and_last(lines: &[String]) -> Vec<String> {
@@ -116,8 +116,7 @@ fn delete_service(kubeconfig: &Path) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let services: Api<Service> = Api::namespaced(kube::Client::try_from(config.unwrap()).unwrap(), "default");
+        let services: Api<Service> = Api::namespaced(client_of(config).await, "default");
         // It is not there if the operator is about to create it again.
         match services.delete("hello", &DeleteParams::default()).await {
             Ok(_) => {}

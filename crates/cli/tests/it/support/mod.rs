@@ -75,10 +75,14 @@ impl RunningCluster {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).expect("the program writes a kubeconfig");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig's keys can be used")
+        client_of(Kubeconfig::read_from(self.kubeconfig()).expect("the program writes a kubeconfig")).await
     }
+}
+
+/// A client as a kubeconfig says.
+pub(crate) async fn client_of(kubeconfig: Kubeconfig) -> Client {
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("the kubeconfig is whole")).expect("the kubeconfig's keys can be used")
 }
 
 impl Drop for RunningCluster {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use kubewright::k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use kubewright::k8s_openapi::api::core::v1::ServiceAccount;
 use kubewright::kube::api::{Api, PostParams};
-use kubewright::kube::config::{KubeConfigOptions, Kubeconfig};
-use kubewright::kube::{self, Client};
+use kubewright::kube::config::Kubeconfig;
+use kubewright::kube::Client;
 use serde_json::json;
 
 /// The variables that name the two programs.
@@ -159,8 +159,7 @@ impl RealCluster {
 
     async fn client_of(&self, token: &str) -> Client {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig_of(token)).expect("JSON is YAML");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        Client::try_from(config.expect("a configuration")).expect("a client")
+        super::client_of(kubeconfig).await
     }
 }
 
