@@ -14,12 +14,12 @@ use std::sync::Arc;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kubewright::kube::api::Patch;
 use kubewright::kube::core::Selector;
-use kubewright::{Client, Context, Object, Request, Result};
+use kubewright::{Client, Context, Object, Request, Result, View};
 use kubewright_objects::api::core::v1::Pod;
 use serde_json::json;
 
 use super::selecting::Selecting;
-use kubewright_objects::{PodView, meta};
+use kubewright_objects::meta;
 
 /// The decision about one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,33 +61,43 @@ pub(crate) async fn all<O: Object, P: Object>(
     tied(ctx, owner, selector, None, worth_adopting).await
 }
 
-/// The pods of an owner, after adoption and release, as views: of thousands none is decoded when nothing is to be
-/// adopted or released.
+/// Views of the pods of an owner that fit it, after adoption and release. None of thousands is decoded when nothing is
+/// to be adopted or released.
 ///
 /// # Errors
 /// As those of [`all`].
-pub(crate) async fn pods<O: Object>(ctx: &Context, owner: &O, selector: &Selector) -> Result<Vec<Arc<PodView>>> {
-    let namespace = ctx.request().namespace();
+pub(crate) async fn views<O: Object, V: View<Pod>>(
+    ctx: &Context,
+    owner: &O,
+    selector: &Selector,
+    fits: impl Fn(&V) -> bool,
+    worth_adopting: impl Fn(&Pod) -> bool,
+) -> Result<Vec<Arc<V>>> {
     // Read before the owned pods: an orphan that is adopted in between is then in both lists, and in neither otherwise.
-    let orphans = ctx.client().orphans::<Pod>(namespace, selector).await?;
-    let mut owned = owned_pods(ctx, owner).await?;
-    let fits = |pod: &Arc<PodView>| meta::fits(selector, &pod.0.metadata);
-    let is_settled = orphans.is_empty() && owned.iter().all(fits);
+    let orphans = ctx.client().orphans::<Pod>(ctx.request().namespace(), selector).await?;
+    let mut owned = owned_views(ctx, owner, |_: &V| true).await?;
+    let is_settled = orphans.is_empty() && owned.iter().all(|pod| fits(pod));
     if !is_settled && !meta::is_deleting(owner.meta()) {
-        all(ctx, owner, selector, |_: &Pod| true).await?;
-        owned = owned_pods(ctx, owner).await?;
+        all(ctx, owner, selector, worth_adopting).await?;
+        return owned_views(ctx, owner, fits).await;
     }
-    owned.retain(fits);
+    owned.retain(|pod| fits(pod));
     Ok(owned)
 }
 
-/// All pods whose controller this is.
+/// Views of the pods whose controller this is, as far as they fit.
 ///
 /// # Errors
 /// When the read fails.
-pub(crate) async fn owned_pods<O: Object>(ctx: &Context, owner: &O) -> Result<Vec<Arc<PodView>>> {
+pub(crate) async fn owned_views<O: Object, V: View<Pod>>(
+    ctx: &Context,
+    owner: &O,
+    fits: impl Fn(&V) -> bool,
+) -> Result<Vec<Arc<V>>> {
     let (namespace, uid) = (ctx.request().namespace(), meta::uid(owner.meta()));
-    ctx.client().owned_views::<Pod, PodView>(namespace, uid).await
+    let mut owned = ctx.client().owned_views::<Pod, V>(namespace, uid).await?;
+    owned.retain(|pod| fits(pod));
+    Ok(owned)
 }
 
 /// [`all`], with a finalizer that adopted objects get and released ones lose.

@@ -91,7 +91,8 @@ impl Reconciler for DaemonSetReconciler {
             Err(error) if super::is_namespace_going(&error) => return Ok(Action::await_change()),
             current => current?,
         };
-        let pods = claim::pods(&ctx, &*set, &selector).await?;
+        let fits = |pod: &PodView| meta::fits(&selector, &pod.0.metadata);
+        let pods = claim::views(&ctx, &*set, &selector, fits, |_| true).await?;
         let nodes = ctx.client().views::<Node, NodeView>(None).await?;
         self.pace.looked(ctx.request(), ctx.now(), pods.len());
         let sync = Sync {
@@ -101,8 +102,7 @@ impl Reconciler for DaemonSetReconciler {
             hash: hash(&current),
         };
         let (acted, wait) = sync.act(&pods, &self.failures).await;
-        let mut pods = claim::owned_pods(&ctx, &*set).await?;
-        pods.retain(|pod| meta::fits(&selector, &pod.0.metadata));
+        let pods = claim::owned_views(&ctx, &*set, fits).await?;
         sync.write_status(&pods, collisions).await?;
         acted?;
         forget(&ctx, spec, &current, &revisions, &pods).await?;

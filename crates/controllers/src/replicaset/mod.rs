@@ -73,7 +73,9 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         let selector = meta::selector(&format!("{} {}", K::kind(&()), ctx.request()), &desired.selector)?;
         self.selectors.remember(ctx.request(), &selector);
         let labels = Labels::of(&selector, desired.labels());
-        let mut owned = claimed(&ctx, &*set, &selector, &labels).await?;
+        let fits = |replica: &Replica| labels.fit(replica);
+        // Finished pods would not count, so there is no use in owning them.
+        let mut owned = claim::views(&ctx, &*set, &selector, fits, |pod| !pods::is_finished(pod)).await?;
         let mut managed = Ok(());
         if !meta::is_deleting(set.meta()) {
             let active = owned.iter().filter(|replica| replica.is_active()).count();
@@ -83,7 +85,7 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
                     true => make(&ctx, &*set, &desired, wanted - active).await,
                     false => remove(&ctx, &*set, &selector, wanted).await,
                 };
-                owned = replicas(&ctx, &*set, &labels).await?;
+                owned = claim::owned_views(&ctx, &*set, fits).await?;
             }
         }
         let failure = managed.as_ref().err().map(|(failure, _)| failure);
@@ -101,40 +103,6 @@ impl<K: Replicated> Reconciler for ReplicaReconciler<K> {
         self.selectors.forget(&request);
         Ok(Action::await_change())
     }
-}
-
-/// The pods that count, after adoption and release.
-async fn claimed<K: Replicated>(
-    ctx: &Context,
-    set: &K,
-    selector: &Selector,
-    labels: &Labels<'_>,
-) -> Result<Vec<Arc<Replica>>> {
-    // Read before the owned pods: an orphan that is adopted in between is then in both lists, and in neither otherwise.
-    let orphans = ctx.client().orphans::<Pod>(ctx.request().namespace(), selector).await?;
-    let owned = owned(ctx, set).await?;
-    if meta::is_deleting(set.meta()) || orphans.is_empty() && owned.iter().all(|replica| labels.fit(replica)) {
-        return Ok(fitting(owned, labels));
-    }
-    // Finished pods would not count, so there is no use in owning them.
-    claim::all(ctx, set, selector, |pod: &Pod| !pods::is_finished(pod)).await?;
-    replicas(ctx, set, labels).await
-}
-
-/// All pods whose controller this is.
-async fn owned<K: Replicated>(ctx: &Context, set: &K) -> Result<Vec<Arc<Replica>>> {
-    let (namespace, uid) = (ctx.request().namespace(), meta::uid(set.meta()));
-    ctx.client().owned_views::<Pod, Replica>(namespace, uid).await
-}
-
-/// Those of them that its selector fits.
-async fn replicas<K: Replicated>(ctx: &Context, set: &K, labels: &Labels<'_>) -> Result<Vec<Arc<Replica>>> {
-    Ok(fitting(owned(ctx, set).await?, labels))
-}
-
-fn fitting(mut owned: Vec<Arc<Replica>>, labels: &Labels<'_>) -> Vec<Arc<Replica>> {
-    owned.retain(|replica| labels.fit(replica));
-    owned
 }
 
 async fn write_status<K: Replicated>(ctx: &Context, set: &K, status: ReplicaSetStatus) -> Result<()> {
