@@ -158,7 +158,7 @@ impl Reconciler for Slices {
         let pods = client.views_matching::<Pod, PodView>(namespace, &selector).await?;
         let pods: Vec<&Pod> = pods.iter().map(|pod| &pod.0).collect();
         self.pace.looked(ctx.request(), ctx.now(), pods.len());
-        let zones = zones(&ctx).await?;
+        let zones = zones(&ctx, &pods).await?;
         let (mut groups, left_out) = slices::groups(&service, &pods, |node| zones.get(node).cloned());
         if left_out == 0 {
             self.nodeless.remove(ctx.request());
@@ -188,11 +188,13 @@ impl Reconciler for Slices {
     }
 }
 
-/// The zones of the nodes by their names.
-async fn zones(ctx: &Context) -> Result<BTreeMap<String, Option<String>>> {
+/// The zones of the nodes of these pods; a node that does not exist is missing.
+async fn zones(ctx: &Context, pods: &[&Pod]) -> Result<BTreeMap<String, Option<String>>> {
+    let wanted: BTreeSet<&str> = pods.iter().filter_map(|pod| pods::node(pod)).collect();
     let nodes = ctx.client().views::<Node, NodeView>(None).await?;
-    let zone = |node: &NodeView| meta::labels(&node.node.metadata).get(node::ZONE).cloned();
-    Ok(nodes.iter().map(|node| (node.name().to_owned(), zone(node))).collect())
+    let nodes = nodes.iter().filter(|node| wanted.contains(node.name()));
+    let zone = |node: &NodeView| node.label(node::ZONE).map(str::to_owned);
+    Ok(nodes.map(|node| (node.name().to_owned(), zone(node))).collect())
 }
 
 /// The slices of the Service under reconciliation that one of the controllers made.
