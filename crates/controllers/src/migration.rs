@@ -4,7 +4,7 @@
 //! Upstream has three controllers, which hand a migration to each other through its status
 //! (`storageversionmigrator`); here one takes the same steps. Invariants: of each resource one migration runs, the
 //! oldest first, and what it wrote before a crash is written again without harm; an object is written only in the state
-//! that was read, so nobody's change is undone.
+//! that was read, so no change of others is undone.
 //!
 //! Not here: in which version an object is stored (the API server decides it with each write).
 

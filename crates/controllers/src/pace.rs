@@ -1,12 +1,12 @@
 //! Rests between two looks at thousands of pods.
 //!
-//! Who counts the pods of a Service, a budget or a DaemonSet looks at all of them when one changes. Of thousands that
-//! change one after the other each would cost a look at all, so one look is for all that changed meanwhile.
+//! A controller that counts the pods of a Service, a budget or a DaemonSet looks at all of them when one changes. If
+//! thousands change one after the other, that is the square of their number. After a rest, one look serves all changes.
 //!
 //! Invariant: an object with few pods is looked at at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::Request;
@@ -17,9 +17,9 @@ const FEW: usize = 200;
 /// The rest for each pod that was looked at: some ten times what the look costs.
 const REST: Duration = Duration::from_micros(25);
 
-/// When each object may be looked at again, and how long it rests in all. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Pace(Arc<Mutex<BTreeMap<Request, (Timestamp, Duration)>>>);
+/// When each object may be looked at again, and how long it rests in all.
+#[derive(Default)]
+pub(crate) struct Pace(Mutex<BTreeMap<Request, (Timestamp, Duration)>>);
 
 impl Pace {
     fn map(&self) -> MutexGuard<'_, BTreeMap<Request, (Timestamp, Duration)>> {
@@ -31,7 +31,7 @@ impl Pace {
     pub(crate) fn rest(&self, request: &Request, now: Timestamp) -> Option<Duration> {
         let (until, whole) = *self.map().get(request)?;
         let rest = Duration::try_from(until.duration_since(now)).ok()?;
-        // Of a clock that was set back no more than the whole.
+        // If the clock was set back, no longer than the whole rest.
         Some(rest.min(whole)).filter(|rest| !rest.is_zero())
     }
 

@@ -1,7 +1,7 @@
-//! Pods and Nodes as many controllers read them: without what one alone reads, or nobody. Each is made once for each
-//! version of an object, so that a controller that looks at all pods of a Service, or at all nodes, decodes none.
+//! Pods and Nodes without the fields that few controllers read. Each view is made once for each version of an object, so
+//! that a controller that looks at all pods of a Service, or at all nodes, decodes none.
 //!
-//! Invariant: what is there is as in the object; what is left out is missing, as if nobody had set it.
+//! Invariant: what is there is as in the object; what is left out is missing, as if it were not set.
 
 use crate::api::core::v1::{Affinity, Container, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus};
 use kubewright::View;

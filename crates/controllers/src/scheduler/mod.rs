@@ -1,8 +1,8 @@
 //! The scheduler: gives pods without a node one of the nodes that are there.
 //!
 //! It takes the pods that name it (`spec.schedulerName`: `default-scheduler`, unless it was given other names or more
-//! of them), asks the nodes (`filters`, `fit`, `sample`), and binds to the one that is preferred (`prefer`), and of several to
-//! the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
+//! of them), asks the nodes (`filters`, `fit`, `sample`), and binds to the one that is preferred (`prefer`), and of
+//! several to the one with the fewest pods (kube-scheduler takes any of them). The used resources of each node are kept in a
 //! `cache`, so that no pod is placed by listing all of them. A pod that fits no node gets the condition PodScheduled
 //! and an event, and is looked at again when a node changes, when another pod goes, and from time to time.
 //!
@@ -209,8 +209,8 @@ impl Scheduler {
     /// Does something with the used resources, while the nominated pods that a pod must not displace count on their
     /// nodes as well (`addGENominatedPods`).
     fn with_nominated<T>(&self, request: &Request, pod: &Pod, run: impl FnOnce(&mut Cache) -> T) -> T {
-        let (mut guard, mut nobody) = (self.cache(), Cache::default());
-        let cache = guard.as_mut().unwrap_or(&mut nobody);
+        let (mut guard, mut empty) = (self.cache(), Cache::default());
+        let cache = guard.as_mut().unwrap_or(&mut empty);
         let mut added = vec![];
         for (other, (pod_of, node)) in &*self.nominated() {
             let is_above = preempt::priority(pod_of) >= preempt::priority(pod);

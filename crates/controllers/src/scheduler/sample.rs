@@ -1,7 +1,7 @@
 //! Which nodes a pod is offered: all of them in a small cluster, in a large one so many that would do, from where the
 //! pod before it stopped (`numFeasibleNodesToFind`, `nextStartNodeIndex`).
 //!
-//! Pure. Invariant: a pod that fits any node is offered one. Not here: `percentageOfNodesToScore`, which nobody sets.
+//! Pure. Invariant: a pod that fits any node is offered one. Not here: `percentageOfNodesToScore`, which cannot be set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

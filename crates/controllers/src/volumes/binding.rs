@@ -1,6 +1,7 @@
 //! Which volume a claim gets, and the form of both when they belong together.
 //!
-//! Pure, but for [`candidates`]. Upstream: `FindMatchingVolume`, `checkVolumeSatisfyClaim`, `GetBindVolumeToClaim`, `bindClaimToVolume`.
+//! Pure, but for [`candidates`]. Upstream: `FindMatchingVolume`, `checkVolumeSatisfyClaim`, `GetBindVolumeToClaim`,
+//! `bindClaimToVolume`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
