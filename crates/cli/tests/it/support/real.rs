@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use kubewright::k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use kubewright::k8s_openapi::api::core::v1::ServiceAccount;
+use kubewright::kube::Client;
 use kubewright::kube::api::{Api, PostParams};
 use kubewright::kube::config::Kubeconfig;
-use kubewright::kube::Client;
 use serde_json::json;
 
 /// The variables that name the two programs.
