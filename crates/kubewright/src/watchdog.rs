@@ -6,7 +6,9 @@
 //! liveness probe asks for a restart.
 //!
 //! Invariants: a reconcile that waits, however long, is not reported, because its polls return; each blocking poll is
-//! logged once; watching costs a poll two stores. Time is counted in looks, one a second, so that no clock is read.
+//! logged once; watching costs a poll two stores and a load. Time is counted in looks, one a second, so that no clock is
+//! read. While no reconcile is being polled nothing looks: an idle operator does not wake, and a clock that a test owns
+//! is not advanced second by second.
 //!
 //! Not here: a runtime with one thread that is blocked answers no probe at all.
 
@@ -19,6 +21,7 @@ use std::time::Duration;
 use crate::metrics::Metrics;
 use crate::request::Request;
 use crate::stop::Stop;
+use tokio::sync::Notify;
 
 /// How often is looked.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -34,6 +37,9 @@ pub(crate) struct Watchdog(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     looks: AtomicU64,
+    /// Nothing looks until the next poll begins.
+    rests: AtomicBool,
+    begun: Notify,
     workers: Mutex<Vec<Weak<Worker>>>,
 }
 
@@ -74,18 +80,39 @@ impl Watchdog {
         worker
     }
 
-    /// Looks every second, until the stop.
+    /// Looks every second while reconciles are polled, until the stop.
     pub(crate) async fn run(self, metrics: Metrics, stop: Stop) {
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.requested() => return,
-                () = tokio::time::sleep(PERIOD) => self.look(&metrics),
+        let watching = async {
+            loop {
+                self.poll_begun().await;
+                tokio::time::sleep(PERIOD).await;
+                while self.look(&metrics) > 0 {
+                    tokio::time::sleep(PERIOD).await;
+                }
             }
+        };
+        tokio::select! {
+            biased;
+            () = stop.requested() => (),
+            () = watching => (),
         }
     }
 
-    fn look(&self, metrics: &Metrics) {
+    /// Returns at once while a reconcile is being polled, and otherwise when the next poll begins.
+    ///
+    /// Here `rests` is stored before `since` is read, in a poll the other way round, all sequentially consistent. So a
+    /// poll that begins meanwhile is seen here, or it sees that nothing looks.
+    async fn poll_begun(&self) {
+        self.0.rests.store(true, Ordering::SeqCst);
+        if self.workers().iter().filter_map(Weak::upgrade).any(|worker| worker.since.load(Ordering::SeqCst) > 0) {
+            self.0.rests.store(false, Ordering::SeqCst);
+            return;
+        }
+        self.0.begun.notified().await;
+    }
+
+    /// How many workers have blocked for long.
+    fn look(&self, metrics: &Metrics) -> i64 {
         self.0.looks.fetch_add(1, Ordering::Relaxed);
         let workers: Vec<Arc<Worker>> = self.workers().iter().filter_map(Weak::upgrade).collect();
         let mut blocked = 0;
@@ -104,6 +131,7 @@ impl Watchdog {
             }
         }
         metrics.blocked(blocked);
+        blocked
     }
 
     /// For the liveness probe: whether no reconcile has blocked for a minute.
@@ -137,8 +165,11 @@ impl Worker {
     pub(crate) async fn watch<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
-            let looks = self.watchdog.0.looks.load(Ordering::Relaxed);
-            self.since.store(looks.saturating_add(1), Ordering::Relaxed);
+            let Inner { looks, rests, begun, .. } = &*self.watchdog.0;
+            self.since.store(looks.load(Ordering::Relaxed).saturating_add(1), Ordering::SeqCst);
+            if rests.load(Ordering::SeqCst) && rests.swap(false, Ordering::SeqCst) {
+                begun.notify_one();
+            }
             let _polled = Polled(self);
             work.as_mut().poll(cx)
         })
@@ -193,7 +224,7 @@ mod tests {
             runtime.expect("a runtime").block_on(blocked.watch(work));
         });
         begun.recv().expect("it begins");
-        let look = |times: u64| (0..times).for_each(|_| watchdog.look(&metrics));
+        let look = |times: u64| (0..times).for_each(|_| _ = watchdog.look(&metrics));
         let metric = |count: u64| {
             metrics
                 .encode()
@@ -222,8 +253,32 @@ mod tests {
         let mut waiting = Box::pin(worker.watch(std::future::pending::<()>()));
         let polled = futures::FutureExt::now_or_never(&mut waiting);
         assert!(polled.is_none());
-        (0..1000).for_each(|_| watchdog.look(&metrics));
+        (0..1000).for_each(|_| _ = watchdog.look(&metrics));
         assert_eq!(watchdog.check(), Ok(()));
         assert!(metrics.encode().contains("kubewright_blocked_reconciles 0\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_looks_while_nothing_is_polled() {
+        let (watchdog, metrics) = (Watchdog::default(), Metrics::new());
+        let worker = watchdog.worker(&Arc::from("mirror"));
+        let (_source, stop) = Stop::pair();
+        let running = tokio::spawn(watchdog.clone().run(metrics, stop));
+        let looks = async |hours: u64| {
+            tokio::time::sleep(Duration::from_secs(3600 * hours)).await;
+            watchdog.0.looks.load(Ordering::Relaxed)
+        };
+        assert_eq!(looks(24).await, 0);
+        worker.watch(std::future::ready(())).await;
+        assert_eq!(looks(24).await, 1);
+        let mut waiting = Box::pin(worker.watch(std::future::pending::<()>()));
+        assert!(futures::FutureExt::now_or_never(&mut waiting).is_none());
+        assert_eq!(looks(24).await, 2);
+        // As in a poll that does not return.
+        worker.since.store(1, Ordering::SeqCst);
+        watchdog.0.rests.store(false, Ordering::SeqCst);
+        watchdog.0.begun.notify_one();
+        assert!(looks(1).await >= 3600);
+        running.abort();
     }
 }

@@ -41,9 +41,12 @@ struct Entry {
 /// What these managers have applied, out of the text of managedFields. Nothing of a text that cannot be read: then
 /// everything is applied again.
 pub(crate) fn applied_by(managers: &BTreeSet<String>, managed_fields: &[u8]) -> Option<Box<[AppliedFields]>> {
-    const APPLY: &[u8] = b"\"Apply\"";
-    // As most objects: nobody applies anything to them.
-    if managers.is_empty() || !managed_fields.windows(APPLY.len()).any(|window| window == APPLY) {
+    // As most objects: none of these has applied anything to it. Not looked for in `"manager":"NAME"`, which may have
+    // blanks.
+    let is_named = |manager: &String| {
+        serde_json::to_vec(manager).is_ok_and(|quoted| memchr::memmem::find(managed_fields, &quoted).is_some())
+    };
+    if memchr::memmem::find(managed_fields, b"\"Apply\"").is_none() || !managers.iter().any(is_named) {
         return None;
     }
     let entries: Vec<Entry> = serde_json::from_slice(managed_fields).ok()?;

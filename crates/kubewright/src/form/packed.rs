@@ -20,6 +20,7 @@
 //! one function only, and a panic of that is an error of the object for that type (RF11).
 
 mod decoded;
+mod rooms;
 #[cfg(test)]
 mod tests;
 mod transform;
@@ -89,7 +90,7 @@ pub(crate) enum Kept {
 
 /// One object of a store.
 pub(crate) struct Packed {
-    text: Box<str>,
+    text: String,
     head: Head,
     kept: Kept,
     /// What managers of this process have applied to it.
@@ -153,7 +154,7 @@ impl Packed {
     ) -> Arc<Packed> {
         Arc::new(Packed {
             applied,
-            text: Box::from(text),
+            text: decoders.rooms.hold(text),
             head,
             kept,
             decoders: decoders.clone(),
@@ -327,6 +328,7 @@ impl Drop for Packed {
         for (number, _) in states.iter().filter(|(_, state)| matches!(state, State::Decoded(_))) {
             self.decoders.gone(*number, self.text.len());
         }
+        self.decoders.rooms.give_back(std::mem::take(&mut self.text));
     }
 }
 

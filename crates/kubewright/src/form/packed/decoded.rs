@@ -11,6 +11,7 @@ use std::time::Duration;
 use kubewright_engine::Unreadable;
 use tokio::time::Instant;
 
+use super::rooms::Rooms;
 use super::{Head, Kept, Packed, Read, Transform, transformed};
 use crate::form::{Cached, Form, guarded};
 
@@ -65,6 +66,8 @@ const NOTED: usize = 1024;
 
 /// The types that read the texts of one store.
 pub(crate) struct Decoders {
+    /// Where their texts stand.
+    pub(super) rooms: Rooms,
     budget: Budget,
     all: RwLock<Vec<Arc<DecodedCache>>>,
 }
@@ -72,6 +75,7 @@ pub(crate) struct Decoders {
 impl Decoders {
     pub(crate) fn new(budget: Budget) -> Arc<Decoders> {
         Arc::new(Decoders {
+            rooms: Rooms::default(),
             budget,
             all: RwLock::default(),
         })
@@ -135,6 +139,7 @@ impl Decoders {
     pub(crate) fn trim(&self, now: Instant) {
         let all = self.all().clone();
         all.iter().for_each(|cache| cache.trim(now));
+        self.rooms.trim(now);
     }
 
     fn all(&self) -> RwLockReadGuard<'_, Vec<Arc<DecodedCache>>> {
