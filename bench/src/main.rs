@@ -6,7 +6,7 @@
 //! end.
 //!
 //! Without arguments everything is measured; `start`, `load`, `queue`, `instructions`, `memory`, `growth`, `definitions`,
-//! `watchers`, `cluster`, `scale`, `time` and `webhooks` name parts.
+//! `watchers`, `cluster`, `scale`, `time`, `webhooks` and `replicas` name parts.
 
 #![allow(clippy::print_stdout, reason = "printing figures is what this program is for")]
 
@@ -23,6 +23,7 @@ mod machine;
 mod paced;
 mod peer;
 mod queue;
+mod replicas;
 mod report;
 mod servers;
 mod start;
@@ -32,7 +33,7 @@ mod webhooks;
 /// Runs of each measurement; the median is printed with the extremes.
 const RUNS: usize = 7;
 
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "start",
     "load",
     "queue",
@@ -45,6 +46,7 @@ const PARTS: [&str; 12] = [
     "scale",
     "time",
     "webhooks",
+    "replicas",
 ];
 
 #[tokio::main(worker_threads = 2)]
@@ -112,6 +114,9 @@ async fn run() -> Result<(), String> {
     if asked("webhooks") {
         webhooks::measure(&kubewright, peer.as_ref()).await?;
     }
+    if asked("replicas") {
+        replicas::measure(&kubewright).await?;
+    }
     Ok(())
 }
 
@@ -121,6 +126,20 @@ pub(crate) fn write_tokens(folder: &Path, token: &str) -> Result<PathBuf, String
     std::fs::write(&path, format!("{token},bench,bench-uid,\"system:masters\"\n"))
         .map_err(|why| format!("cannot write {}: {why}", path.display()))?;
     Ok(path)
+}
+
+/// A subject of ours, in the profile of users' operators.
+pub(crate) fn subject(name: &str) -> Result<PathBuf, String> {
+    let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
+    let profiles = here.parent().and_then(Path::parent).unwrap_or(Path::new(""));
+    let path = profiles.join("operator").join(name);
+    match path.exists() {
+        true => Ok(path),
+        false => Err(format!(
+            "{} does not exist: cargo build --profile operator --bin {name}",
+            path.display()
+        )),
+    }
 }
 
 /// The command beside this program in the target folder, or the one that `KUBEWRIGHT_BENCH_KUBEWRIGHT` names.

@@ -176,7 +176,8 @@ impl Subjects {
         certificates
             .write(&keys, &["127.0.0.1"])
             .map_err(|why| why.to_string())?;
-        let mut servers = vec![Subject::start("ours", true, &ours()?, &keys).await?];
+        let mut servers =
+            vec![Subject::start("ours", true, &crate::subject("kubewright-bench-webhook")?, &keys).await?];
         if let Some(program) = controller_runtime().await? {
             servers.push(Subject::start("controller-runtime", false, &program, &keys).await?);
         }
@@ -229,19 +230,6 @@ impl Subject {
 }
 
 /// Our subject, built as users build their operators: in the folder of its profile, beside that of this program.
-fn ours() -> Result<PathBuf, String> {
-    let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
-    let profiles = here.parent().and_then(Path::parent).unwrap_or(Path::new(""));
-    let path = profiles.join("operator/kubewright-bench-webhook");
-    match path.exists() {
-        true => Ok(path),
-        false => Err(format!(
-            "{} does not exist: cargo build --profile operator -p kubewright-bench --bin kubewright-bench-webhook",
-            path.display()
-        )),
-    }
-}
-
 /// Builds the peer's subject. `None`, and a line that says so, when there is no Go.
 async fn controller_runtime() -> Result<Option<PathBuf>, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/controller-runtime");

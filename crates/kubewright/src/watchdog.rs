@@ -104,7 +104,12 @@ impl Watchdog {
     /// poll that begins meanwhile is seen here, or it sees that nothing looks.
     async fn poll_begun(&self) {
         self.0.rests.store(true, Ordering::SeqCst);
-        if self.workers().iter().filter_map(Weak::upgrade).any(|worker| worker.since.load(Ordering::SeqCst) > 0) {
+        if self
+            .workers()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .any(|worker| worker.since.load(Ordering::SeqCst) > 0)
+        {
             self.0.rests.store(false, Ordering::SeqCst);
             return;
         }
@@ -165,8 +170,11 @@ impl Worker {
     pub(crate) async fn watch<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         std::future::poll_fn(|cx| {
-            let Inner { looks, rests, begun, .. } = &*self.watchdog.0;
-            self.since.store(looks.load(Ordering::Relaxed).saturating_add(1), Ordering::SeqCst);
+            let Inner {
+                looks, rests, begun, ..
+            } = &*self.watchdog.0;
+            self.since
+                .store(looks.load(Ordering::Relaxed).saturating_add(1), Ordering::SeqCst);
             if rests.load(Ordering::SeqCst) && rests.swap(false, Ordering::SeqCst) {
                 begun.notify_one();
             }

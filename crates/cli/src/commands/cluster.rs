@@ -396,6 +396,7 @@ fn fix(why: &Error) -> Option<&'static str> {
             ErrorKind::InvalidInput | ErrorKind::InvalidData => {
                 Some("put the file back, or name another folder: --data-dir DIR")
             }
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => Some("name a folder, not a file: --data-dir DIR"),
             _ => Some("make the folder writable for you, or name another: --data-dir DIR"),
         },
         Error::Nodes(_) => Some("correct --nodes, --node-label, --node-capacity or --node-zones"),

@@ -139,7 +139,18 @@ fn signals_stop_it_cleanly_and_at_once() {
 fn what_it_cannot_do_it_refuses_in_words() {
     refused(
         &["cluster", "--data-dir", "/dev/null/folder"],
-        &["cannot start the cluster", "because:", "cannot create /dev/null/folder"],
+        &[
+            "cannot start the cluster",
+            "because:",
+            "cannot create /dev/null/folder",
+            "name a folder, not a file",
+        ],
+    );
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let file = file.path().to_str().expect("a path");
+    refused(
+        &["cluster", "--data-dir", file],
+        &["cannot start the cluster", file, "name a folder, not a file"],
     );
     refused(&["cluster", "--repair"], &["--data-dir"]);
     refused(

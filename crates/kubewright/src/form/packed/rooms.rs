@@ -114,7 +114,11 @@ mod tests {
             assert_eq!(waiting(), capacity);
             let text = "b".repeat(comes);
             let after = rooms.hold(&text);
-            assert_eq!((&after, after.as_ptr() == place, waiting() == 0), (&text, takes, takes), "{gone} {comes}");
+            assert_eq!(
+                (&after, after.as_ptr() == place, waiting() == 0),
+                (&text, takes, takes),
+                "{gone} {comes}"
+            );
         };
         check(3000, 3001, true);
         check(3008, 3009, false); // a multiple of 64 has no room for one more
@@ -147,7 +151,11 @@ mod tests {
             rooms.give_back(text);
             let held = rooms.free();
             let counted: usize = held.rooms.iter().map(|(capacity, rooms)| capacity * rooms.len()).sum();
-            assert!(held.bytes == counted && counted <= MOST, "{length}: {} {counted}", held.bytes);
+            assert!(
+                held.bytes == counted && counted <= MOST,
+                "{length}: {} {counted}",
+                held.bytes
+            );
         }
     }
 }
