@@ -8,8 +8,15 @@
 mod cassandra_operator_410;
 mod cert_manager_9097;
 mod cloudnative_pg_10562;
+mod cloudnative_pg_3541;
+mod external_secrets_3609;
+mod external_secrets_6677;
 mod nifikop_79;
+mod prometheus_operator_2950;
+mod prometheus_operator_4392;
 mod rabbitmq_653;
+mod redis_operator_921;
+mod tidb_4942;
 mod yugabyte_35;
 mod zookeeper_569;
 
@@ -37,7 +44,7 @@ enum Workload {
     Steps(fn() -> Vec<Step>),
 }
 
-/// All of them; each needs a fault, or a user in a hurry.
+/// All of them: first those that need a fault, then those of inputs.
 pub(super) const PAIRS: &[Pair] = &[
     yugabyte_35::PAIR,
     rabbitmq_653::PAIR,
@@ -46,6 +53,13 @@ pub(super) const PAIRS: &[Pair] = &[
     zookeeper_569::PAIR,
     cloudnative_pg_10562::PAIR,
     cert_manager_9097::PAIR,
+    tidb_4942::PAIR,
+    redis_operator_921::PAIR,
+    cloudnative_pg_3541::PAIR,
+    prometheus_operator_4392::PAIR,
+    prometheus_operator_2950::PAIR,
+    external_secrets_3609::PAIR,
+    external_secrets_6677::PAIR,
 ];
 
 fn steps(pair: &Pair) -> kubewright_testing::Result<Vec<Step>> {
