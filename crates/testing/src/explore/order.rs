@@ -453,10 +453,12 @@ mod tests {
                 name: name.to_owned(),
                 ..Call::default()
             },
+            ..Entry::default()
         };
         let write = |effective| What::Write {
             code: Some(200),
             effective,
+            revision: None,
             lacks: None,
         };
         let event = || What::Event {
