@@ -165,16 +165,22 @@ fn a_finding_is_told_in_the_fewest_steps_that_show_it() -> Result<()> {
 }
 
 /// Explores each of these with the mistake and without it, and prints a line for each. `KUBEWRIGHT_EXPLORE_CASE` says which
-/// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole.
+/// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole. `bugs` leaves out those
+/// without the mistake.
 #[allow(clippy::print_stdout, reason = "the lines are what it is for")]
 fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool) -> Result<Explore>) -> Result<()> {
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
+    let are_bugs_enough = only.as_deref() == Some("bugs");
+    let only = only.filter(|_| !are_bugs_enough);
     let (only, fault) = match only.as_deref().map(|only| only.split_once(' ').unwrap_or((only, ""))) {
         Some((only, fault)) => (Some(only), Some(fault).filter(|fault| !fault.is_empty())),
         None => (None, None),
     };
     for name in names.filter(|name| only.is_none_or(|only| only == *name)) {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
+            if fixed && are_bugs_enough {
+                continue;
+            }
             let before = cpu();
             let explore = explore(name, fixed)?.faults(FIRST).jobs(1).shrink(false);
             let explore = match fault {
