@@ -11,6 +11,7 @@ use kubewright_schema::stack::with_room;
 
 use crate::audit::Entry;
 use crate::forward::ForwardedBody;
+use crate::recording::Recording;
 
 /// The body of a response.
 pub enum Body {
@@ -128,6 +129,9 @@ pub(crate) trait Lines: Stream<Item = Bytes> + Send + Unpin {
 
     /// See [`WatchBody::is_next_heavy`].
     fn is_next_heavy(&mut self, cx: &mut Context<'_>) -> bool;
+
+    /// Records the changes that are delivered.
+    fn record(&mut self, recording: Arc<Recording>);
 }
 
 impl WatchBody {
@@ -175,6 +179,11 @@ impl WatchBody {
     /// Keeps the entry of the request in the audit log open for as long as the watch is.
     pub(crate) fn attach_audit_entry(&mut self, entry: Arc<Entry>) {
         self.audit = Some(entry);
+    }
+
+    /// Records what the watch delivers.
+    pub(crate) fn attach_recording(&mut self, recording: Arc<Recording>) {
+        self.lines.record(recording);
     }
 
     /// How many watches the latest event went to, this one included, or nearly so. Each of them costs its sender a

@@ -33,6 +33,7 @@
 //! | what kubelets may read or write | `src/authorization/node`, `src/admission/node_restriction` | `testdata/node.json`, recorded |
 //! | which user a token stands for, or its claims | `src/authentication` | the table there, `src/server/token_tests.rs` |
 //! | what is in the audit log | `src/audit`; annotations: grep for `annotate` | `testdata/audit.json`, recorded |
+//! | what is in a run log | `src/recording.rs`; its form: `crates/runlog` | `crates/cluster/tests/it/run_log.rs` |
 //! | which admission plugins there are, and their order | `src/admission/standard.rs` | the drop-in server of the command |
 //! | which requests webhooks and policies match | `src/admission/matching.rs` | `src/server/webhook_tests.rs` |
 //! | what webhooks receive or may return | `src/admission/webhook` | `src/server/webhook_tests.rs` |
@@ -56,6 +57,7 @@ pub mod forward;
 mod json;
 pub mod meter;
 pub mod openapi;
+mod recording;
 pub mod registry;
 pub mod server;
 pub mod shares;

@@ -36,7 +36,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "bundle",
         ],
     ),
-    ("Cluster", &["cluster", "controllers", "assets", "demo"]),
+    ("Cluster", &["cluster", "controllers", "log", "assets", "demo"]),
     ("Help", &["doctor", "explain", "completion", "version", "help"]),
 ];
 

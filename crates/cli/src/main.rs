@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | a command: add, change | a file in `commands`, a page in `docs/src/commands` | `book.rs` in `tests/it` types the page's commands |
 //! | what `explore` plays | `crates/testing/src/explore`; the command: `commands/explore.rs` | `explore.rs` in `tests/it` |
+//! | how a run log is read | `commands/log.rs`; its form: `crates/runlog` | `run_log.rs` in `tests/it` |
 //! | which command is in which group of the help | `groups.rs` | the table there |
 //! | which values a shell completes | `complete.rs` | `status.rs` in `tests/it` |
 //! | what a long step prints meanwhile | `progress.rs` | the tests there |
@@ -177,6 +178,7 @@ enum Command {
     Assets(commands::assets::Arguments),
     Demo(commands::demo::Arguments),
     Explore(commands::explore::Arguments),
+    Log(commands::log::Arguments),
     Doctor(commands::doctor::Arguments),
     HelmOperator(commands::helm_operator::Arguments),
     AnsibleOperator(commands::ansible_operator::Arguments),
@@ -245,6 +247,7 @@ fn main() -> ExitCode {
         Command::Assets(assets) => assets.run(output),
         Command::Demo(demo) => block_on(demo.run(output, started)),
         Command::Explore(explore) => return explore.run(output),
+        Command::Log(log) => log.run(output),
         Command::HelmOperator(operator) => return run_operator(operator.run(), output),
         Command::AnsibleOperator(operator) => return run_operator(operator.run(output), output),
         Command::Doctor(doctor) => block_on(doctor.run(output)),

@@ -71,7 +71,7 @@ pub use kubewright_apiserver::{OPTIONAL_PLUGINS, SEPARABLE_PLUGINS};
 pub use kubewright_controllers::metrics;
 pub use kubewright_nodes::{Behaviours, Images, Nodes, ProcessRuntime, Stages};
 pub use kubewright_server::{
-    AuditFile, AuditStdout, DataDirError, Error as ServerError, Limits, Listening, Pki, Report, Rotation,
+    AuditFile, AuditStdout, DataDirError, Error as ServerError, Limits, Listening, Pki, Report, Rotation, RunLog,
     WebhookCertificates, kubeconfig, panic_is_reported, repair, require_regular,
 };
 pub use reviewer::KubeconfigReviewer;

@@ -19,6 +19,7 @@
 //! | certificates and keys: made, given, shown | `certificates.rs`, `csr.rs`, `signatures.rs`, `pki.rs`, `keys.rs`, `signer.rs`, `webhook_certificates.rs` | the tests there |
 //! | the kubeconfig of a cluster | `kubeconfig.rs` | the tests there |
 //! | the files of the audit log | `audit.rs` | the tests there |
+//! | the file of a run log | `run_log.rs` | the tests there |
 //!
 //! Invariants: no client costs another one anything; nothing outlives the token that stops the server; nothing here
 //! decides what a request means. Not here: the semantics of a request (`kubewright-apiserver`), what a cluster is made
@@ -44,6 +45,7 @@ mod pki;
 mod places;
 mod regular;
 mod response;
+mod run_log;
 mod shares;
 mod signatures;
 mod signer;
@@ -67,6 +69,7 @@ pub use pki::Pki;
 pub use places::Limits;
 pub use regular::require_regular;
 pub use response::ResponseBody;
+pub use run_log::RunLog;
 pub use signer::ServiceAccountKey;
 pub use tls::Tls;
 pub use webhook_certificates::WebhookCertificates;

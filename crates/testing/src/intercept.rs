@@ -16,38 +16,9 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use kubewright::kube::core::Status;
 use kubewright::kube::{self, client::Body};
+pub use kubewright_runlog::Call;
 
 use crate::request_info::RequestInfo;
-
-/// A request of an operator, as kube-apiserver's `RequestInfo` has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Call {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
-    pub verb: String,
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// The plural: `deployments`; empty for a path that is no resource, such as `/version`.
-    pub resource: String,
-    /// `status`, `scale`, `eviction`; empty for the object itself.
-    pub subresource: String,
-    /// The namespace; empty for all of them, and without namespaces.
-    pub namespace: String,
-    /// The name; empty for a collection.
-    pub name: String,
-    /// The path, for what is no resource.
-    pub path: String,
-}
-
-impl Call {
-    /// Whether it is this verb of this resource: `call.is("update", "deployments")`, `call.is("patch",
-    /// "deployments/status")`.
-    #[must_use]
-    pub fn is(&self, verb: &str, resource: &str) -> bool {
-        let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        self.verb == verb && self.resource == plural && self.subresource == subresource
-    }
-}
 
 /// What becomes of a request.
 #[derive(Clone, Debug)]

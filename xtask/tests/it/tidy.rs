@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("kubewright-cel", &["kubewright-values"], &[]),
     ("kubewright-schema", &["kubewright-cel", "kubewright-values"], &[]),
     ("kubewright-engine", &[], &[]),
+    ("kubewright-runlog", &[], &[]),
     ("kubewright-model", &["kubewright-cel", "kubewright-schema"], &[]),
     (
         "kubewright-kinds",
@@ -25,7 +26,12 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     // The pipeline does not know the kinds: its tests serve them.
     (
         "kubewright-apiserver",
-        &["kubewright-cel", "kubewright-model", "kubewright-schema"],
+        &[
+            "kubewright-cel",
+            "kubewright-model",
+            "kubewright-runlog",
+            "kubewright-schema",
+        ],
         &["kubewright-kinds"],
     ),
     ("kubewright-codegen", &["kubewright-schema"], &[]),
@@ -56,7 +62,11 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     // Around the pipeline: its shell, which knows neither the kinds nor the runtime.
-    ("kubewright-server", &["kubewright-apiserver"], &["kubewright-kinds"]),
+    (
+        "kubewright-server",
+        &["kubewright-apiserver", "kubewright-runlog"],
+        &["kubewright-kinds"],
+    ),
     // Joins them.
     (
         "kubewright-cluster",
@@ -67,11 +77,16 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "kubewright-kinds",
             "kubewright-nodes",
             "kubewright-objects",
+            "kubewright-runlog",
             "kubewright-server",
         ],
         &[],
     ),
-    ("kubewright-testing", &["kubewright-cluster", "kubewright"], &[]),
+    (
+        "kubewright-testing",
+        &["kubewright-cluster", "kubewright", "kubewright-runlog"],
+        &[],
+    ),
     ("kubewright-demo", &["kubewright-cluster", "kubewright"], &[]),
     // Around the runtime: operators whose reconciler is somebody else's program.
     (
@@ -87,6 +102,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "kubewright-cluster",
             "kubewright-demo",
             "kubewright-operators",
+            "kubewright-runlog",
             "kubewright-testing",
             "kubewright",
             "kubewright-example-guestbook",
@@ -135,6 +151,7 @@ const PURE: &[&str] = &[
     "kubewright-cel",
     "kubewright-schema",
     "kubewright-engine",
+    "kubewright-runlog",
     "kubewright-model",
     "kubewright-kinds",
     "kubewright-apiserver",
@@ -244,7 +261,16 @@ fn pure_crates_cannot_reach_io() {
 
 #[test]
 fn purity_lints_are_in_place() {
-    for folder in ["values", "cel", "schema", "engine", "model", "kinds", "apiserver"] {
+    for folder in [
+        "values",
+        "cel",
+        "schema",
+        "engine",
+        "runlog",
+        "model",
+        "kinds",
+        "apiserver",
+    ] {
         let path = root().join("crates").join(folder).join("clippy.toml");
         let lints = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         for banned in [

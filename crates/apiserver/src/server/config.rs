@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubewright_runlog::Recorder;
 use serde_json::Value;
 
 use super::fork::{Derived, ForkPoint};
@@ -158,6 +159,8 @@ pub struct Parts {
     pub signer: Arc<dyn Signer>,
     /// The audit log, if one is kept.
     pub audit: Option<AuditLog>,
+    /// The run log, if one is kept.
+    pub recorder: Option<Arc<dyn Recorder>>,
     /// Measures the usage of pods; with it `metrics.k8s.io` is served.
     pub meter: Option<Arc<dyn Meter>>,
     /// Warns of what nothing will act on; `None`: only of what kube-apiserver itself warns.
@@ -167,7 +170,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log, no metrics.
+    /// Empty storage in memory, RBAC, no way to call webhooks, no tokens, no audit log, no run log, no metrics.
     pub fn new(kinds: Arc<Kinds>, env: Arc<dyn Env>, config: Config) -> Parts {
         debug_assert_eq!(config.minor, kinds.minor(), "a server has the kinds of its version");
         Parts {
@@ -177,6 +180,7 @@ impl Parts {
             forwarder: None,
             signer: Arc::new(NoSigner),
             audit: None,
+            recorder: None,
             meter: None,
             advice: None,
             derived: None,

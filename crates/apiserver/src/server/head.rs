@@ -14,19 +14,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Response, request};
+use kubewright_runlog::Call;
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 use kubewright_schema::error::quote;
 
 use super::authorize::NotAdmitted;
 use super::deadline::Deadline;
 use super::monitoring::Counted;
+use super::respond::{Content, Responder};
 use super::route::{self, Page, Path, ResourcePath, Verb};
 use super::upkeep::api_services::Remote;
 use super::{ApiServer, Inner, TooLong, authorize, compress, noted};
 use crate::audit::{AUDIT_ID, Entry};
 use crate::authorization::Attributes;
 use crate::flow_control::Flow;
+use crate::model::object;
 use crate::model::status::Status;
+use crate::recording::Recording;
 use crate::wire::query::Query;
 use crate::wire::query::decode;
 use crate::{Body, UserInfo};
@@ -53,6 +57,8 @@ pub struct Admitted {
     pub(super) principal: String,
     /// Its entry in the audit log, if it is entered.
     pub(super) audit: Option<Arc<Entry>>,
+    /// Its part in the run log, if one is kept.
+    pub(super) recording: Option<Arc<Recording>>,
     pub(super) deadline: Deadline,
     /// Its flow, unless no FlowSchema matches it.
     pub(super) flow: Option<Flow>,
@@ -84,7 +90,7 @@ impl Admitted {
         self.deadline.expire()
     }
 
-    /// This is the response to the request, whichever code made it: it is counted, and entered in the audit log. The
+    /// This is the response to the request, whichever code made it: it is counted, and entered in the logs. The
     /// body of a watch ends its entry later.
     pub fn complete(&self, response: &mut Response<Body>) {
         if let Some(flow) = &self.flow {
@@ -95,6 +101,19 @@ impl Admitted {
         }
         if let Some(entry) = &self.audit {
             complete(entry, response);
+        }
+        if let Some(recording) = &self.recording {
+            recorded(recording, response);
+        }
+    }
+
+    /// Enters the content of the answer in the logs.
+    pub(super) fn enter(&self, responder: &Responder<'_>, content: &Content, verb: Verb) {
+        if let Some(entry) = &self.audit {
+            responder.enter(entry, content);
+        }
+        if let (Some(recording), Content::Stored(_, stored), true) = (&self.recording, content, verb.writes()) {
+            recording.answers_with(stored.revision(), object::name(stored.value()));
         }
     }
 
@@ -126,6 +145,36 @@ fn complete(entry: &Arc<Entry>, response: &mut Response<Body>) {
         _ => false,
     };
     entry.respond(response.status().as_u16(), goes_on);
+}
+
+/// Records the answer to a request, and what a watch delivers from now on.
+fn recorded(recording: &Arc<Recording>, response: &mut Response<Body>) {
+    recording.answered(response.status().as_u16());
+    if let Body::Watch(watch) = response.body_mut() {
+        watch.attach_recording(recording.clone());
+    }
+}
+
+fn call_of(attributes: &Attributes) -> Call {
+    let Attributes {
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace,
+        name,
+        path,
+        ..
+    } = attributes.clone();
+    Call {
+        verb,
+        group,
+        resource,
+        subresource,
+        namespace,
+        name,
+        path,
+    }
 }
 
 /// Where a request leads.
@@ -225,6 +274,9 @@ impl Inner {
             (None, _) => None,
         };
         let entry = audit.as_deref();
+        let recording = self.recorder.as_ref();
+        let recording =
+            recording.map(|to| Recording::of(to, self.storage.revision(), head, &user.name, call_of(&attributes)));
         let remote = target
             .version()
             .and_then(|(group, version)| self.remote(group, version));
@@ -248,6 +300,9 @@ impl Inner {
             if let Some(entry) = &audit {
                 complete(entry, &mut refusal);
             }
+            if let Some(recording) = &recording {
+                recorded(recording, &mut refusal);
+            }
             refusal
         })?;
         self.renew_identity(now);
@@ -259,6 +314,7 @@ impl Inner {
             user,
             principal,
             audit,
+            recording,
             deadline,
             flow,
             made: AtomicU64::new(0),

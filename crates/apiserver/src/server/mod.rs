@@ -77,6 +77,7 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
+use kubewright_runlog::Recorder;
 use kubewright_schema::budget::{Exhausted, Limits, Metered, Trial};
 
 pub use crate::wire::query::first_broken_escape;
@@ -136,6 +137,7 @@ pub(crate) struct Inner {
     impersonation: Impersonation,
     pub(crate) outbound: Arc<dyn Outbound>,
     audit: Option<AuditLog>,
+    recorder: Option<Arc<dyn Recorder>>,
     pub(crate) meter: Option<Arc<dyn Meter>>,
     pub(crate) advice: Option<Advice>,
     admission: Vec<Box<dyn Admission>>,
@@ -212,10 +214,12 @@ impl ApiServer {
             forwarder,
             signer,
             audit,
+            recorder,
             meter,
             advice,
             derived,
         } = parts;
+        recorder.iter().for_each(|to| storage.record(to.clone()));
         let is_fork = derived.is_some();
         let policy = Arc::new(Policy::new(storage.clone()));
         let authorizer = authorizer
@@ -249,6 +253,7 @@ impl ApiServer {
             },
             outbound,
             audit,
+            recorder,
             meter,
             advice,
             admission,
@@ -573,9 +578,7 @@ impl Inner {
         match settled {
             Ok(mut reply) => {
                 reply.warnings.splice(0..0, call.warnings);
-                if let Some(entry) = audit {
-                    responder.enter(entry, &reply.content);
-                }
+                admitted.enter(&responder, &reply.content, verb);
                 responder.respond(reply)
             }
             Err(mut status) => {

@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::body::Lines;
 use crate::env::BoxFuture;
 use crate::model::status::Status;
+use crate::recording::Recording;
 use crate::server::convert::{Converter, is_current};
 use crate::server::weight::LIGHT_TEXT;
 use crate::shares::Share;
@@ -59,6 +60,8 @@ pub(crate) struct WatchStream {
     converter: Option<Converter>,
     /// The change that is being converted.
     converting: Option<BoxFuture<'static, Result<Arc<Change>, Status>>>,
+    /// Its part in the run log, if there is one.
+    recording: Option<Arc<Recording>>,
 }
 
 impl WatchStream {
@@ -78,6 +81,7 @@ impl WatchStream {
             share: None,
             converter: None,
             converting: None,
+            recording: None,
         }
     }
 
@@ -99,6 +103,7 @@ impl WatchStream {
             share: None,
             converter: None,
             converting: None,
+            recording: None,
         }
     }
 
@@ -152,23 +157,26 @@ impl WatchStream {
         if was || is {
             self.marked = change.revision;
         }
-        match (was, is) {
+        let kind = match (was, is) {
             // The next bookmark tells its revision.
-            (false, false) => None,
-            (false, true) => Some(self.encoder.change("ADDED", change)),
-            (true, true) => Some(self.encoder.change("MODIFIED", change)),
-            (true, false) if change.deleted => Some(self.encoder.change("DELETED", change)),
-            (true, false) => {
-                let before = change
-                    .before
-                    .as_ref()
-                    .map_or(Value::Null, |before| before.value().clone());
-                Some(
-                    self.encoder
-                        .event("DELETED", &StoredObject::new(change.revision, before)),
-                )
-            }
+            (false, false) => return None,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        if let Some(recording) = &self.recording {
+            recording.delivers(kind, &change.key, change.revision);
         }
+        if is || change.deleted {
+            return Some(self.encoder.change(kind, change));
+        }
+        // It stops matching: its former content, at the new version.
+        let before = change
+            .before
+            .as_ref()
+            .map_or(Value::Null, |before| before.value().clone());
+        let before = StoredObject::new(change.revision, before);
+        Some(self.encoder.event(kind, &before))
     }
 
     /// A bookmark, when it is time and there is something new to say.
@@ -216,6 +224,10 @@ impl Stream for WatchStream {
 }
 
 impl Lines for WatchStream {
+    fn record(&mut self, recording: Arc<Recording>) {
+        self.recording = Some(recording);
+    }
+
     fn company(&self) -> usize {
         self.changes.as_ref().map_or(1, |changes| changes.company())
     }

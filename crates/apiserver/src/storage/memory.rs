@@ -15,11 +15,11 @@
 mod recent;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
 
+use kubewright_runlog::Recorder;
 use kubewright_schema::protobuf::order::Order;
 use serde_json::Value;
 
@@ -117,17 +117,7 @@ impl MemoryStorage {
         // A client that asks for "0" wants any revision, so none of ours may be that.
         let revision = restored.revision.max(1);
         let floor = journal.as_ref().map_or(0, |_| restored.oldest().clamp(1, revision));
-        let mut state = State {
-            revision,
-            given: revision,
-            published: revision,
-            floor,
-            stores: BTreeMap::new(),
-            history_bytes: 0,
-            by_history: BTreeSet::new(),
-            pending: VecDeque::new(),
-            broken: None,
-        };
+        let mut state = State::at(revision, floor);
         for (store, key, object) in restored.objects {
             state.store(&store).objects.insert(key, Entry::of(&Arc::new(object)));
         }
@@ -400,6 +390,10 @@ impl MemoryStorage {
 }
 
 impl Storage for MemoryStorage {
+    fn record(&self, to: Arc<dyn Recorder>) {
+        self.shared.write().recorder.get_or_insert(to);
+    }
+
     fn revision(&self) -> u64 {
         self.shared.read().revision
     }

@@ -40,6 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use kubewright_runlog::Recorder;
 use kubewright_schema::decode::{self, MAX_DEPTH};
 use serde_json::Value;
 
@@ -249,6 +250,9 @@ impl SizeLimit<'_> {
 ///
 /// All functions are atomic with regard to each other (store-S1), and none blocks for longer than a write takes.
 pub trait Storage: Send + Sync + 'static {
+    /// Records all later changes there, each when watchers get it. One that was set before stays.
+    fn record(&self, _to: Arc<dyn Recorder>) {}
+
     /// The revision of the latest write.
     fn revision(&self) -> u64;
 

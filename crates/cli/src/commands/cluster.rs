@@ -5,13 +5,14 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use kubewright_cluster::controllers::Settings;
 use kubewright_cluster::{
-    AuditLog, Cluster, Config, Controllers, DataDirError, Error, Listening, Minor, Nodes, Rotation, ServerError,
-    ServiceRange, Stages, StaticTokens,
+    AuditLog, Cluster, Config, Controllers, DataDirError, Error, Listening, Minor, Nodes, Rotation, RunLog,
+    ServerError, ServiceRange, Stages, StaticTokens,
 };
 use serde_json::json;
 
@@ -149,6 +150,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     audit_log_path: Option<PathBuf>,
 
+    /// Write every request, commit and event of a watch into this file, Secrets too; `kubewright log` reads it, also
+    /// while it grows
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+
     /// Exit when the parent process has ended, even if it was killed
     #[arg(long)]
     exit_with_parent: bool,
@@ -174,6 +180,8 @@ impl Arguments {
             (Some(policy), Some(path)) => Some(open_audit_log(policy, path)?),
             _ => None,
         };
+        let log = self.log.as_deref().map(open_run_log).transpose()?;
+        let recorder = log.clone();
         let settings = self.simulation.settings()?;
         let processes = self.runtime.processes()?;
         let signal = stop_signal()?;
@@ -202,6 +210,10 @@ impl Arguments {
             };
             let builder = match audit {
                 Some(log) => builder.audit(log),
+                None => builder,
+            };
+            let builder = match recorder {
+                Some(log) => builder.record(log),
                 None => builder,
             };
             match self.data_dir {
@@ -239,6 +251,9 @@ impl Arguments {
         );
         crate::rest::until(stop, || running.cluster.api().rehearse()).await;
         running.stop().await;
+        if let (Some(log), Some(path)) = (log, &self.log) {
+            finish(&log, path)?;
+        }
         say_stopped(output);
         Ok(())
     }
@@ -265,6 +280,21 @@ fn open_audit_log(policy: &Path, path: &Path) -> Result<AuditLog, Failure> {
         tracing::warn!("{text}");
     }
     Ok(log)
+}
+
+/// Writes the end of a run log.
+pub(crate) fn finish(log: &RunLog, path: &Path) -> Result<(), Failure> {
+    let failed = |why: String| Failure::new(format!("cannot write the run log {}", path.display())).because(why);
+    log.finish().map_err(failed)
+}
+
+pub(crate) fn open_run_log(path: &Path) -> Result<Arc<RunLog>, Failure> {
+    let log = RunLog::open(path, RunLog::MAX_BYTES).map_err(|why| {
+        Failure::new(format!("cannot write the run log {}", path.display()))
+            .because(why)
+            .fix("name another file with --log; nothing has been started")
+    })?;
+    Ok(Arc::new(log))
 }
 
 fn read_tokens(path: &Path) -> Result<StaticTokens, Failure> {

@@ -77,6 +77,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID|FILE")]
     replay: Option<String>,
 
+    /// Write what happens in every run into this file; `kubewright log` reads it
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+
     /// The file with accepted findings
     #[arg(long, value_name = "FILE", default_value = "faults.lock")]
     accepted: PathBuf,
@@ -224,6 +228,9 @@ impl Arguments {
         }
         if let Some(rest) = self.rest {
             explore = explore.rest(rest);
+        }
+        if let Some(path) = &self.log {
+            explore = explore.log(path)?;
         }
         if let Some(jobs) = self.jobs {
             explore = explore.jobs(usize::from(jobs));

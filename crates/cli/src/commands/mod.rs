@@ -22,6 +22,7 @@ pub(crate) mod explore;
 pub(crate) mod helm_operator;
 pub(crate) mod init;
 pub(crate) mod install;
+pub(crate) mod log;
 pub(crate) mod man;
 pub(crate) mod manifests;
 pub(crate) mod migrate;

@@ -71,7 +71,7 @@ fn a_finding_is_printed_accepted_and_played_again() {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
 
-    arguments.extend(["--output", "json"]);
+    arguments.extend(["--log", "runs.log", "--output", "json"]);
     let (output, text) = explore(place.path(), &arguments);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let lines = String::from_utf8(output.stdout).unwrap();
@@ -79,6 +79,14 @@ fn a_finding_is_printed_accepted_and_played_again() {
     assert_eq!((&report["event"], &report["version"]), (&"report".into(), &1.into()));
     assert_eq!(report["findings"][0]["severity"], "high", "{report}");
     std::fs::write(place.path().join("report.json"), &lines).unwrap();
+    let told = |run: &str| {
+        let mut log = Command::new(KUBEWRIGHT);
+        log.args(["log", "runs.log", "--run", run, "--only", "writes"]);
+        let output = log.current_dir(place.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(told("undisturbed").contains("create configmaps default/"));
+    assert!(told("crash-after@1").contains("→ carried out, no answer"));
 
     let at = arguments.iter().position(|word| *word == "crash-after@1/1").unwrap();
     arguments[at] = "report.json";

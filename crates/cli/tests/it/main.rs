@@ -33,6 +33,7 @@ mod processes;
 mod projects;
 mod python;
 mod real;
+mod run_log;
 mod scaffold;
 mod shell;
 mod status;

@@ -17,6 +17,7 @@ use kubewright_apiserver::authentication::Signer;
 use kubewright_apiserver::storage::MemoryStorage;
 use kubewright_apiserver::{ApiServer, Config, Minor, Parts, ServiceRange, UserInfo};
 use kubewright_nodes::{Nodes, ProcessRuntime, Processes, Stages};
+use kubewright_runlog::Recorder;
 use kubewright_server::{
     Front, FrontProxy, Functions, HttpsOutbound, Limits, Pki, Purpose, RealEnv, ServiceAccountKey, Threads, Workers,
 };
@@ -47,6 +48,7 @@ pub struct ClusterBuilder {
     has_endpoints: bool,
     functions: Functions,
     audit: Option<AuditLog>,
+    recorder: Option<Arc<dyn Recorder>>,
     still: bool,
     processes: Option<ProcessRuntime>,
     without: BTreeSet<&'static str>,
@@ -69,6 +71,7 @@ impl Default for ClusterBuilder {
             has_endpoints: true,
             functions: Functions::default(),
             audit: None,
+            recorder: None,
             still: false,
             processes: None,
             without: BTreeSet::new(),
@@ -278,6 +281,14 @@ impl ClusterBuilder {
         self
     }
 
+    /// Records every request, every commit and every event of a watch. [`RunLog`](crate::RunLog) writes them to a file,
+    /// which has Secrets in it as other objects. Default none.
+    #[must_use]
+    pub fn record(mut self, to: Arc<dyn Recorder>) -> ClusterBuilder {
+        self.recorder = Some(to);
+        self
+    }
+
     /// A webhook without a socket: the body that the API server would post to `url` goes to `function`, and its result
     /// is the answer (AdmissionReview, ConversionReview). `url` is the one of the `clientConfig`; for a service it is
     /// `https://name.namespace.svc:port/path`.
@@ -393,6 +404,7 @@ impl ClusterBuilder {
         let mut parts = Parts::new(kinds, Arc::new(env), config);
         parts.signer = key.clone();
         parts.audit = self.audit;
+        parts.recorder = self.recorder;
         parts.advice = match settings.load_balancer_range {
             _ if names.is_empty() => None,
             Some(_) => Some(absent::beside_addresses),

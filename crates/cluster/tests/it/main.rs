@@ -16,6 +16,7 @@ mod hostile;
 mod nodes;
 mod plain_kube;
 mod recordings;
+mod run_log;
 mod services;
 mod stages;
 mod watch_sockets;

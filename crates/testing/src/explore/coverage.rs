@@ -106,7 +106,10 @@ pub(super) fn noticed(log: &Log, steps: &[Step]) -> Vec<String> {
     let of_user: BTreeSet<String> = steps.iter().map(|step| step.target().namespace).collect();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for entry in log.attempts() {
-        let What::Write { code, effective, lacks } = &entry.what else {
+        let What::Write {
+            code, effective, lacks, ..
+        } = &entry.what
+        else {
             continue;
         };
         let namespace = &entry.call.namespace;
@@ -131,7 +134,35 @@ pub(super) fn noticed(log: &Log, steps: &[Step]) -> Vec<String> {
         1 => what,
         count => format!("{what}, {count} times"),
     });
-    lines.collect()
+    lines.chain(failing(log)).collect()
+}
+
+/// How many failing reconciles are noticed.
+const FAILING: usize = 3;
+
+/// The reconciles that still fail when a step has come to rest, each once; after the last step that is a finding.
+fn failing(log: &Log) -> Vec<String> {
+    let mut last: BTreeMap<(usize, &str), &str> = BTreeMap::new();
+    for entry in &log.entries {
+        if let What::Reconcile { begins: false, text } = &entry.what
+            && let Some((of, outcome)) = text.split_once(": ")
+        {
+            last.insert((entry.step, of), outcome);
+        }
+    }
+    let end = log.entries.last().map_or(0, |entry| entry.step);
+    let mut told = BTreeSet::new();
+    let failing = last
+        .into_iter()
+        .filter(|((step, of), outcome)| *step < end && outcome.starts_with("failed") && told.insert((*of).to_owned()));
+    let lines = failing.map(|((step, of), outcome)| {
+        let error = outcome.split_once(": ").map_or(outcome, |(_, error)| error);
+        format!(
+            "after step {step} a reconcile fails: {}: {error}",
+            of.replace(" ends ", " ")
+        )
+    });
+    lines.take(FAILING).collect()
 }
 
 /// Of a create.
@@ -148,5 +179,38 @@ pub(super) fn lacks(verb: &str, sent: &Value) -> Option<&'static str> {
         }
         "create" if !sent["metadata"]["generateName"].is_null() => Some(GENERATED),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reconcile_that_fails_between_the_steps_is_noticed() {
+        let check = |ends: &[(usize, &str)], expected: &[&str]| {
+            let ends = ends.iter().map(|(step, text)| Entry {
+                step: *step,
+                what: What::Reconcile {
+                    begins: false,
+                    text: (*text).to_owned(),
+                },
+                ..Entry::default()
+            });
+            let mut entries: Vec<Entry> = ends.collect();
+            // The user goes on.
+            entries.push(Entry {
+                step: 3,
+                ..Entry::default()
+            });
+            assert_eq!(failing(&Log { entries }), expected);
+        };
+        let (good, bad) = ("shop ends default/a: done", "shop ends default/a: failed for good: no");
+        let told = "after step 1 a reconcile fails: shop default/a: no";
+        check(&[(1, good)], &[]);
+        check(&[(1, bad), (1, good)], &[]);
+        check(&[(1, good), (1, bad), (2, bad)], &[told]);
+        check(&[(1, bad), (2, good)], &[told]);
+        check(&[(3, bad)], &[]);
     }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::log::Entry;
 use super::seam::Pace;
+use crate::intercept::Call;
 
 /// One disturbance of one run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -248,20 +248,10 @@ fn time(time: Duration) -> String {
     }
 }
 
-impl Entry {
-    /// Whether a fault of the kind "for a minute" that began with `first` strikes this one, too.
-    pub(super) fn is_like(&self, first: &Entry) -> bool {
-        let kind = |entry: &Entry| {
-            let call = &entry.call;
-            (
-                call.verb.clone(),
-                call.group.clone(),
-                call.resource.clone(),
-                call.subresource.clone(),
-            )
-        };
-        kind(self) == kind(first)
-    }
+/// Whether a fault of the kind "for a minute" that began with `first` strikes this one, too.
+pub(super) fn is_like(call: &Call, first: &Call) -> bool {
+    let kind = |call: &Call| [&call.verb, &call.group, &call.resource, &call.subresource].map(String::clone);
+    kind(call) == kind(first)
 }
 
 impl fmt::Display for Fault {

@@ -1,15 +1,18 @@
 //! What one run did: requests of the operator, what its watches delivered, its reconciles, and the steps of its user.
 //!
-//! Entries stand in the order in which they happened. A write is an attempt: it has a number whether it was carried out
-//! or not.
+//! The entries are those of a run log (`kubewright-runlog`), in the order in which they happened. A write is an attempt: it
+//! has a number whether it was carried out or not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use kubewright::Outcome;
+use kubewright::{Observation, Outcome};
+use kubewright_cluster::RunLog;
+pub(super) use kubewright_runlog::{Entry, Named, What, resource};
 
-use crate::intercept::Call;
+use super::fault::Fault;
 
 /// Everything that happened in one run.
 #[derive(Clone, Debug, Default)]
@@ -17,48 +20,58 @@ pub(super) struct Log {
     pub(super) entries: Vec<Entry>,
 }
 
-/// One thing that happened.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    /// Since the start of the run, in its own time.
-    pub(super) at: Duration,
-    /// After which step of the user; the steps count from 1.
-    pub(super) step: usize,
-    /// Which process of the operator; they count from 1, and 0 is everybody else.
-    pub(super) process: usize,
-    pub(super) what: What,
-    /// Of requests and events; empty otherwise.
-    pub(super) call: Call,
+/// Where all runs are written, if anywhere.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    to: Option<RunLog>,
+    /// How many of each name there were.
+    counts: Mutex<BTreeMap<String, usize>>,
 }
 
-/// What happened.
-#[derive(Clone, Debug)]
-pub(super) enum What {
-    /// A write, and what came of it.
-    Write {
-        /// The status code; `None` when there was no answer.
-        code: Option<u16>,
-        /// Whether it changed anything.
-        effective: bool,
-        /// What it does not say, and should.
-        lacks: Option<&'static str>,
-    },
-    /// A watch delivered an event.
-    Event {
-        /// Its kind: `ADDED`.
-        kind: String,
-        /// The revision of the object.
-        revision: u64,
-    },
-    /// A reconcile begins or ends.
-    Reconcile {
-        /// Whether it begins.
-        begins: bool,
-        /// Of what, and why or how.
-        text: String,
-    },
-    /// A line for people: a step, a fault.
-    Told(String),
+impl Runs {
+    /// Into this file, behind what is there.
+    pub(super) fn open(path: &Path) -> std::io::Result<Runs> {
+        Ok(Runs {
+            to: Some(RunLog::open(path, RunLog::MAX_BYTES)?),
+            counts: Mutex::default(),
+        })
+    }
+
+    /// Writes a run, and what its processes printed, under the name of its fault; one that is played again gets a number.
+    pub(super) fn add(&self, fault: Option<&Fault>, log: &Log, printed: impl IntoIterator<Item = Entry>) {
+        let Some(to) = &self.to else { return };
+        let name = fault.map_or_else(|| "undisturbed".to_owned(), ToString::to_string);
+        let number = {
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(name.clone()).or_default();
+            *count += 1;
+            *count
+        };
+        let run = if number == 1 { name } else { format!("{name}({number})") };
+        let mut entries: Vec<Entry> = log.entries.iter().cloned().chain(printed).collect();
+        entries.sort_by_key(|entry| entry.at);
+        for entry in entries {
+            to.add(Entry {
+                run: run.clone(),
+                ..entry
+            });
+        }
+    }
+
+    /// Waits until all is written.
+    pub(super) fn finish(&self) -> Result<(), String> {
+        self.to.as_ref().map_or(Ok(()), RunLog::finish)
+    }
+}
+
+/// A line that a process printed.
+pub(super) fn printed(process: usize, at: Duration, line: String) -> Entry {
+    Entry {
+        at,
+        process,
+        what: What::Printed(line),
+        ..Entry::default()
+    }
 }
 
 /// A line that tells of a fault begins with this.
@@ -74,81 +87,9 @@ pub(super) struct Made {
     pub(super) path: String,
 }
 
-/// The objects that a call can be about: resource with its group, namespace, name.
-pub(super) type Named = (String, String, String);
-
-impl Entry {
-    /// The object that the call names.
-    pub(super) fn named(&self) -> Named {
-        let Call { namespace, name, .. } = &self.call;
-        (resource(&self.call), namespace.clone(), name.clone())
-    }
-
-    pub(super) fn is_write(&self) -> bool {
-        matches!(self.what, What::Write { .. })
-    }
-
-    /// Whether this is the line of the fault that struck then.
-    fn tells_of_fault(&self, at: Duration) -> bool {
-        self.at >= at && matches!(&self.what, What::Told(text) if text.starts_with(STRUCK))
-    }
-
-    pub(super) fn is_effective(&self) -> bool {
-        matches!(self.what, What::Write { effective: true, .. })
-    }
-
-    /// Without the end that the server made up: what two runs have in common.
-    pub(super) fn plain(&self) -> String {
-        let (resource, namespace, name) = self.named();
-        let subresource = match self.call.subresource.as_str() {
-            "" => String::new(),
-            subresource => format!("/{subresource}"),
-        };
-        format!("{} {resource}{subresource} {namespace}/{name}", self.call.verb)
-    }
-
-    /// One line of a timeline.
-    pub(super) fn line(&self) -> String {
-        let (minutes, rest) = (self.at.as_secs() / 60, self.at.as_secs() % 60);
-        let mut line = format!("{minutes:>3}:{rest:02}.{:03} ", self.at.subsec_millis());
-        let _ = match self.process {
-            0 => write!(line, "        "),
-            process => write!(line, "proc {process}  "),
-        };
-        let _ = match &self.what {
-            What::Told(text) | What::Reconcile { text, .. } => write!(line, "{text}"),
-            What::Event { kind, .. } => {
-                let (resource, namespace, name) = self.named();
-                write!(line, "  hears {kind} {resource} {}", place(&namespace, &name))
-            }
-            What::Write { code, effective, .. } => {
-                let came = match (code, effective) {
-                    (Some(code), true) => format!("{code}"),
-                    (Some(code @ 200..300), false) => format!("{code}, no change"),
-                    (Some(code), false) => format!("{code}"),
-                    (None, true) => "carried out, no answer".to_owned(),
-                    (None, false) => "no answer".to_owned(),
-                };
-                write!(line, "  {} → {came}", self.plain())
-            }
-        };
-        line
-    }
-}
-
-fn place(namespace: &str, name: &str) -> String {
-    match namespace {
-        "" => name.to_owned(),
-        namespace => format!("{namespace}/{name}"),
-    }
-}
-
-/// The plural with its group, as kubectl takes it.
-pub(super) fn resource(call: &Call) -> String {
-    match call.group.as_str() {
-        "" => call.resource.clone(),
-        group => format!("{}.{group}", call.resource),
-    }
+/// Whether this is the line of the fault that struck then.
+fn tells_of_fault(entry: &Entry, at: Duration) -> bool {
+    entry.at >= at && matches!(&entry.what, What::Told(text) if text.starts_with(STRUCK))
 }
 
 impl Log {
@@ -233,7 +174,7 @@ impl Log {
         const AFTER: usize = 24;
         let told: Vec<&Entry> = self.telling().collect();
         let middle = fault_at.map_or(0, |at| {
-            let line = told.iter().position(|entry| entry.tells_of_fault(at));
+            let line = told.iter().position(|entry| tells_of_fault(entry, at));
             line.unwrap_or_else(|| told.partition_point(|entry| entry.at < at))
         });
         let from = middle.saturating_sub(BEFORE);
@@ -251,7 +192,7 @@ impl Log {
         const AFTER: usize = 9;
         let Some(at) = fault_at else { return Vec::new() };
         // Much happens in one moment of a time that stands still: what stands before the fault came before it.
-        let before = struck.entries.iter().take_while(|entry| !entry.tells_of_fault(at));
+        let before = struck.entries.iter().take_while(|entry| !tells_of_fault(entry, at));
         let before: Vec<&Entry> = before.collect();
         let step = before.last().map_or(0, |entry| entry.step);
         let in_step = |entry: &&Entry| entry.step == step;
@@ -292,8 +233,37 @@ impl Log {
     }
 }
 
+/// What a run log says of an observation of the runtime: of the begin and the end of reconciles, with causes and outcomes.
+#[must_use]
+pub fn recorded(observation: &Observation) -> Option<What> {
+    match observation {
+        Observation::ReconcileStarted {
+            controller,
+            request,
+            causes,
+            ..
+        } => {
+            let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
+            Some(What::Reconcile {
+                begins: true,
+                text: format!("{controller} reconciles {request}: {}", causes.join("; ")),
+            })
+        }
+        Observation::ReconcileFinished {
+            controller,
+            request,
+            outcome,
+            ..
+        } => Some(What::Reconcile {
+            begins: false,
+            text: format!("{controller} ends {request}: {}", told(outcome)),
+        }),
+        _ => None,
+    }
+}
+
 /// The end of a reconcile in words.
-pub(super) fn told(outcome: &Outcome) -> String {
+fn told(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done => "done".to_owned(),
         Outcome::RequeueAfter(after) => format!("done, again after {after:?}"),

@@ -65,6 +65,7 @@ use serde_json::Value;
 
 pub use coverage::Site;
 pub use fault::Fault;
+pub use log::recorded;
 pub use oracles::Severity;
 pub use outside::{Failed, Outside, Progress};
 pub use report::{Finding, Report};
@@ -74,6 +75,7 @@ pub use steps::Step;
 use crate::error::{Error, Result};
 use history::Fresh;
 use invariants::Invariant;
+use log::Runs;
 use oracles::Verdict;
 use play::{Play, Run};
 use report::Shown;
@@ -105,6 +107,7 @@ pub struct Explore {
     is_first_enough: bool,
     pairs: bool,
     seed: u64,
+    runs: Runs,
 }
 
 impl std::fmt::Debug for Explore {
@@ -136,6 +139,7 @@ impl Explore {
             is_first_enough: false,
             pairs: false,
             seed: 0,
+            runs: Runs::default(),
         }
     }
 
@@ -240,6 +244,17 @@ impl Explore {
         self
     }
 
+    /// Writes what happens in every run into this file, a run log, behind what is there: `kubewright log` reads it.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when the file cannot be opened, or holds something else.
+    pub fn log(mut self, path: impl AsRef<Path>) -> Result<Explore> {
+        let path = path.as_ref();
+        let failed = |why| misconfigured(format!("cannot write the run log {}: {why}", path.display()));
+        self.runs = Runs::open(path).map_err(failed)?;
+        Ok(self)
+    }
+
     /// Plays one finding alone, by the name that a report gave it: `crash-after@3`, the fault in all steps;
     /// `crash-after@3/1,4`, in these two; `undisturbed/1,4`, these two without a fault.
     ///
@@ -337,6 +352,8 @@ impl Explore {
             self.shrunk(&mut report, &reference, end)?;
         }
         report.end(begin.elapsed(), all.iter().skip(next.into_inner()));
+        let failed = |why| misconfigured(format!("cannot write the run log: {why}"));
+        self.runs.finish().map_err(failed)?;
         Ok(report)
     }
 
@@ -347,6 +364,7 @@ impl Explore {
             seed: self.seed,
             steps,
             invariants: &self.invariants,
+            runs: &self.runs,
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::children::{children, identities};
 use super::fault::Fault;
 use super::invariants::{Invariant, broken};
-use super::log::{Log, Made, Named, told};
+use super::log::{Log, Made, Named, Runs, What, recorded};
 use super::place::{Place, goes_on, is_idle};
 use super::seam::{Ask, Harm, Pace, Seam};
 use super::snapshot::{Reader, Snapshot};
@@ -95,6 +95,7 @@ pub(super) struct Play<'a> {
     pub(super) seed: u64,
     pub(super) steps: &'a [Step],
     pub(super) invariants: &'a [Invariant],
+    pub(super) runs: &'a Runs,
 }
 
 /// Where a run begins that does not begin with nothing.
@@ -247,7 +248,7 @@ impl Player {
                         let shown = match part {
                             Fault::Past { resource, event, .. } => match begin {
                                 Some(begin) => begin.reference.log.revision_of_event(resource, *event),
-                                None => self.seam.log().0.revision_of_event(resource, *event),
+                                None => self.seam.look(|log| log.revision_of_event(resource, *event)),
                             },
                             Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
                             _ => None,
@@ -381,7 +382,11 @@ impl Player {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .clone();
-        (run.log, run.struck) = self.seam.log();
+        (run.log, run.struck) = self.seam.ends();
+        // New clusters of a workload's states are no runs of it.
+        if fault.is_some() || begin.is_none() {
+            play.runs.add(fault, &run.log, []);
+        }
         run.flood = self.seam.flood();
         run.harm = self.seam.harm();
         run.swallowed = self.seam.swallowed();
@@ -432,7 +437,7 @@ impl Player {
             .iter()
             .any(|part| matches!(part, Fault::Late { .. } | Fault::DeleteEarly(_)));
         // A second one may strike later.
-        let has_struck = self.seam.log().1.is_some() && parts.len() < 2;
+        let has_struck = self.seam.struck().is_some() && parts.len() < 2;
         let is_hurried = run.hurried == Some(number);
         has_struck
             && !lasts
@@ -445,7 +450,10 @@ impl Player {
     fn children(&self, number: usize, begin: Option<Begin<'_>>) -> Vec<Made> {
         match begin {
             Some(begin) => begin.reference.children[number].clone(),
-            None => children(self.cluster.cluster().api(), &self.seam.log().0.made_until(number)),
+            None => children(
+                self.cluster.cluster().api(),
+                &self.seam.look(|log| log.made_until(number)),
+            ),
         }
     }
 
@@ -458,26 +466,16 @@ impl Player {
         let process = self.next;
         self.next += 1;
         let (seam, panics) = (self.seam.clone(), self.panics.clone());
-        let observer = move |what: &Observation| match what {
-            Observation::ReconcileStarted {
-                controller,
-                request,
-                causes,
-                ..
-            } => {
-                let causes: Vec<String> = causes.iter().map(ToString::to_string).collect();
-                seam.reconcile(
-                    process,
-                    true,
-                    format!("{controller} reconciles {request}: {}", causes.join("; ")),
-                );
-            }
-            Observation::ReconcileFinished {
+        let observer = move |what: &Observation| {
+            let reconcile = recorded(what);
+            let begins = matches!(reconcile, Some(What::Reconcile { begins: true, .. }));
+            if let Observation::ReconcileFinished {
                 controller,
                 request,
                 outcome,
                 ..
-            } => {
+            } = what
+            {
                 if let Outcome::Retry { error, .. } | Outcome::Terminal { error } = outcome
                     && error.contains("panicked")
                 {
@@ -487,14 +485,13 @@ impl Player {
                 if matches!(outcome, Outcome::Done) {
                     seam.ended_well(process);
                 }
-                seam.reconcile(
-                    process,
-                    false,
-                    format!("{controller} ends {request}: {}", told(outcome)),
-                );
-                seam.finished(process);
             }
-            _ => {}
+            if let Some(reconcile) = reconcile {
+                seam.reconcile(process, reconcile);
+                if !begins {
+                    seam.finished(process);
+                }
+            }
         };
         let mut operator = (self.operator)().observe(Arc::new(observer));
         if self.seam.faults().iter().any(|fault| matches!(fault, Fault::Paused(_))) && Rights::may_elect_in_package()? {

@@ -285,10 +285,15 @@ impl fmt::Display for Report {
             writeln!(f, "{why}")?;
         }
         for (number, finding) in self.findings.iter().enumerate() {
-            let by = match finding.faults.as_slice() {
-                [] => "without any fault".to_owned(),
-                [only] => only.to_string(),
-                [first, others @ ..] => format!("{first} and {} more", others.len()),
+            // In fewer steps the fault has another number: that of the timeline and of the replay.
+            let name = match (finding.steps.as_slice(), finding.faults.first()) {
+                ([], Some(first)) => first.to_string(),
+                _ => finding.again.split('/').next().unwrap_or_default().to_owned(),
+            };
+            let by = match finding.faults.len() {
+                0 => "without any fault".to_owned(),
+                1 => name,
+                all => format!("{name} and {} more", all - 1),
             };
             let enough = match finding.steps.as_slice() {
                 [] => String::new(),

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::coverage::lacks;
-use super::fault::Fault;
+use super::fault::{Fault, is_like};
 use super::log::{Entry, Log, STRUCK, What, resource};
 use super::stream;
 use crate::cluster::TestCluster;
@@ -106,7 +106,7 @@ struct State {
     /// How many events of each resource were delivered.
     heard: BTreeMap<String, usize>,
     /// The writes with which faults that last began, until when they do, and with which code and reason.
-    lasting: Vec<(Entry, Instant, (u16, &'static str))>,
+    lasting: Vec<(Call, Instant, (u16, &'static str))>,
     /// The events of a kind are late already.
     is_late: bool,
     /// When the fault struck first.
@@ -221,13 +221,15 @@ impl Seam {
     }
 
     /// Notes the begin or the end of a reconcile.
-    pub(super) fn reconcile(&self, process: usize, begins: bool, text: String) {
-        self.state().reconciles.counts(process, begins);
-        if begins {
-            let of = text.split(": ").next().unwrap_or_default().to_owned();
-            self.floods(process, of);
+    pub(super) fn reconcile(&self, process: usize, what: What) {
+        if let What::Reconcile { begins, text } = &what {
+            self.state().reconciles.counts(process, *begins);
+            if *begins {
+                let of = text.split(": ").next().unwrap_or_default().to_owned();
+                self.floods(process, of);
+            }
         }
-        self.note(process, Call::default(), What::Reconcile { begins, text });
+        self.note(process, Call::default(), what);
     }
 
     fn note(&self, process: usize, call: Call, what: What) {
@@ -240,6 +242,7 @@ impl Seam {
             process,
             what,
             call,
+            ..Entry::default()
         });
     }
 
@@ -263,10 +266,33 @@ impl Seam {
         self.state().stale = Some((revision, until));
     }
 
-    /// What happened so far, and when the fault struck.
-    pub(super) fn log(&self) -> (Log, Option<Duration>) {
-        let state = self.state();
-        (state.log.clone(), state.struck)
+    /// Looks at what happened so far.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
+        look(&self.state().log)
+    }
+
+    /// How long after the beginning of the run this was.
+    pub(super) fn since(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.begin)
+    }
+
+    /// When the fault struck.
+    pub(super) fn struck(&self) -> Option<Duration> {
+        self.state().struck
+    }
+
+    /// The operator's writes that changed something, behind so many entries.
+    pub(super) fn effective_writes(&self, from: usize) -> Vec<String> {
+        self.look(|log| {
+            let writes = log.entries[from..].iter().filter(|entry| entry.is_effective());
+            writes.map(Entry::plain).collect()
+        })
+    }
+
+    /// The end of the run: what happened, and when the fault struck.
+    pub(super) fn ends(&self) -> (Log, Option<Duration>) {
+        let mut state = self.state();
+        (std::mem::take(&mut state.log), state.struck)
     }
 
     /// Answers a request of a process.
@@ -442,7 +468,12 @@ impl Seam {
             return std::future::pending().await;
         }
         let note = |code: Option<u16>, effective: bool, call: &Call| {
-            let what = What::Write { code, effective, lacks };
+            let what = What::Write {
+                code,
+                effective,
+                revision: None,
+                lacks,
+            };
             self.note(process, call.clone(), what);
             let is_refused = code.is_none_or(|code| code >= 500 || code == 429 || code == 403);
             self.comes_to(process, call, is_refused && !effective);
@@ -480,16 +511,9 @@ impl Seam {
             }
             Some(fault @ (Fault::Outage(_) | Fault::Timeouts(_) | Fault::Throttled(_) | Fault::Forbidden(_))) => {
                 strike();
-                let first = Entry {
-                    at: self.begin.elapsed(),
-                    step: 0,
-                    process,
-                    what: What::Told(String::new()),
-                    call: call.clone(),
-                };
                 let until = Instant::now() + self.pace.long;
                 self.due(until);
-                self.state().lasting.push((first, until, code_of(fault)));
+                self.state().lasting.push((call.clone(), until, code_of(fault)));
             }
             _ => {}
         }
@@ -562,13 +586,10 @@ impl Seam {
     /// Code and reason of the refusal, while a fault that lasts strikes such a write.
     fn is_out(&self, call: &Call) -> Option<(u16, &'static str)> {
         let state = self.state();
-        let found = state.lasting.iter().find(|(first, until, _)| {
-            let this = Entry {
-                call: call.clone(),
-                ..first.clone()
-            };
-            Instant::now() < *until && this.is_like(first)
-        });
+        let found = state
+            .lasting
+            .iter()
+            .find(|(first, until, _)| Instant::now() < *until && is_like(call, first));
         found.map(|(.., code)| *code)
     }
 }

@@ -7,7 +7,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::task::Waker;
 
+use kubewright_runlog::Recorder;
+
 use super::{Bounds, after_all_with, start_of};
+use crate::recording;
 use crate::storage::history::{Forgotten, History};
 use crate::storage::journal::{PastChange, Record};
 use crate::storage::stored::Entry;
@@ -32,6 +35,8 @@ pub(super) struct State {
     pub(super) pending: VecDeque<Record>,
     /// Why nothing can be written now.
     pub(super) broken: Option<Arc<str>>,
+    /// Where changes are recorded.
+    pub(super) recorder: Option<Arc<dyn Recorder>>,
 }
 
 pub(super) struct Store {
@@ -43,6 +48,22 @@ pub(super) struct Store {
 }
 
 impl State {
+    /// Nothing, at this revision.
+    pub(super) fn at(revision: u64, floor: u64) -> State {
+        State {
+            revision,
+            given: revision,
+            published: revision,
+            floor,
+            stores: BTreeMap::new(),
+            history_bytes: 0,
+            by_history: BTreeSet::new(),
+            pending: VecDeque::new(),
+            broken: None,
+            recorder: None,
+        }
+    }
+
     /// The same objects and history, watched by nobody. What waits for a journal is present in it.
     pub(super) fn fork(&self) -> State {
         let stores = self.stores.iter().map(|(name, store)| {
@@ -55,15 +76,11 @@ impl State {
             (name.clone(), store)
         });
         State {
-            revision: self.revision,
             given: self.given,
-            published: self.revision,
-            floor: self.floor,
             stores: stores.collect(),
             history_bytes: self.history_bytes,
             by_history: self.by_history.clone(),
-            pending: VecDeque::new(),
-            broken: None,
+            ..State::at(self.revision, self.floor)
         }
     }
 
@@ -88,6 +105,17 @@ impl State {
 
     /// Hands a change to its watchers.
     pub(super) fn publish(&self, record: &Record) -> Vec<Waker> {
+        if let Some(recorder) = &self.recorder {
+            let Record { store, change } = record;
+            let (kind, text) = (change.kind(), change.after.encoded());
+            recording::commit(
+                &**recorder,
+                (store.as_ref(), change.key.as_ref()),
+                kind,
+                change.revision,
+                text,
+            );
+        }
         let mut wake = Vec::new();
         if let Some(store) = self.stores.get(&record.store) {
             store.watchers.publish(&record.change, &mut wake);

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use kubewright_cluster::RunLog;
 use kubewright_codegen::{Diagnostic, Place, codes};
 
-use crate::commands::cluster::Running;
+use crate::commands::cluster::{Running, finish, open_run_log};
 use crate::files::temporary_folder;
 use crate::output::{Failure, Format};
 use crate::program::BuildOptions;
@@ -98,6 +99,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     plain: bool,
 
+    /// Write every request, commit, event of a watch and reconcile into this file, Secrets too; `kubewright log` reads
+    /// it, also while it grows
+    #[arg(long, value_name = "FILE", conflicts_with = "context")]
+    log: Option<PathBuf>,
+
     /// Arguments for the operator, after `--`
     #[arg(last = true, value_name = "ARGUMENTS")]
     operator: Vec<String>,
@@ -120,7 +126,8 @@ impl Arguments {
         let (updates, received) = renderer::channel();
         let observer = BuiltinObserver::new(updates.clone());
 
-        let source = self.cluster(&private, observer.clone()).await?;
+        let log = self.log.as_deref().map(open_run_log).transpose()?;
+        let source = self.cluster(&private, observer.clone(), log.clone()).await?;
         let (client, kubeconfig, event) = match &source {
             ClusterSource::Embedded(running) => (
                 running.cluster.client(),
@@ -165,6 +172,7 @@ impl Arguments {
                 .then(|| Account::of(&project.root)),
             embedded: matches!(source, ClusterSource::Embedded(_)),
             samples: self.samples,
+            log: log.clone(),
             updates: updates.clone(),
         };
         let session = Session::new(options)?;
@@ -183,11 +191,14 @@ impl Arguments {
         if let ClusterSource::Embedded(running) = source {
             running.stop().await;
         }
+        let written = log
+            .zip(self.log.as_deref())
+            .map_or(Ok(()), |(log, path)| finish(&log, path));
         drop((updates, observer));
         // The last updates are shown and the terminal is restored, unless the terminal is blocked.
         let _ = tokio::time::timeout(std::time::Duration::from_millis(300), rendering).await;
         screen::restore();
-        outcome
+        outcome.and(written)
     }
 
     /// Starts the embedded cluster, or finds the one that was named.
@@ -195,6 +206,7 @@ impl Arguments {
         &self,
         private: &std::path::Path,
         observer: std::sync::Arc<BuiltinObserver>,
+        log: Option<std::sync::Arc<RunLog>>,
     ) -> Result<ClusterSource, Failure> {
         if let Some(context) = &self.context {
             let target = Target::read(self.kubeconfig.as_deref(), Some(context))?;
@@ -211,6 +223,10 @@ impl Arguments {
         let data = self.data_dir.clone();
         let running = Running::start(self.listen, Some(file), |builder| {
             let builder = builder.observe(observer);
+            let builder = match log {
+                Some(log) => builder.record(log),
+                None => builder,
+            };
             match data {
                 Some(folder) => builder.data_dir(folder),
                 None => builder,

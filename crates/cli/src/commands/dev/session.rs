@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kubewright::Message;
 use kubewright::kube::Client;
+use kubewright_cluster::RunLog;
 use kubewright_codegen::manifests::Declaration;
 use kubewright_codegen::{Diagnostic, Place, codes};
+use kubewright_runlog::{Entry, Recorder as _};
 use tokio::sync::{mpsc, oneshot};
 
 use super::account::Account;
@@ -46,6 +49,8 @@ pub(crate) struct Options {
     /// Whether the cluster is in this process.
     pub(crate) embedded: bool,
     pub(crate) samples: bool,
+    /// Where reconciles are recorded, if anywhere.
+    pub(crate) log: Option<Arc<RunLog>>,
     pub(crate) updates: mpsc::Sender<Update>,
 }
 
@@ -520,6 +525,15 @@ impl Session {
             }
         };
         let ready = self.readiness.observe(&message);
+        if let (Some(log), Message::Observed(what)) = (&self.options.log, &*message)
+            && let Some(what) = kubewright_testing::explore::recorded(what)
+        {
+            log.record(Entry {
+                agent: "operator".to_owned(),
+                what,
+                ..Entry::default()
+            });
+        }
         let (advice, resolved) = match &*message {
             Message::Observed(what) => (self.advisor.observe(when, what), self.advisor.resolved(what)),
             _ => (Vec::new(), Vec::new()),

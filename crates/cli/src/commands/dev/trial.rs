@@ -66,6 +66,7 @@ pub(crate) async fn samples(project: &Project, build: BuildOptions, started: Ins
         account: Some(Account::of(&project.root)),
         embedded: true,
         samples: true,
+        log: None,
         updates,
     })?;
     let quit = session.keys();

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
+use tokio::time::Instant;
 
 /// How many lines are kept, and how much of each.
 const KEPT: usize = 200;
@@ -35,7 +36,7 @@ pub(super) struct Output(Arc<Mutex<Printed>>);
 
 #[derive(Debug, Default)]
 struct Printed {
-    lines: VecDeque<String>,
+    lines: VecDeque<(Instant, String)>,
     /// The first line that tells of a panic.
     panic: Option<String>,
     /// How many of its outputs have not ended.
@@ -137,7 +138,17 @@ impl Output {
     pub(super) fn last(&self, count: usize) -> Vec<String> {
         let printed = self.printed();
         let skipped = printed.lines.len().saturating_sub(count);
-        printed.lines.iter().skip(skipped).cloned().collect()
+        printed
+            .lines
+            .iter()
+            .skip(skipped)
+            .map(|(_, line)| line.clone())
+            .collect()
+    }
+
+    /// The last lines, each with when it came.
+    pub(super) fn lines(&self) -> Vec<(Instant, String)> {
+        self.printed().lines.iter().cloned().collect()
     }
 
     pub(super) fn panic(&self) -> Option<String> {
@@ -160,14 +171,14 @@ impl Output {
             if printed.lines.len() == KEPT {
                 printed.lines.pop_front();
             }
-            printed.lines.push_back(line);
+            printed.lines.push_back((Instant::now(), line));
         }
         self.printed().open -= 1;
     }
 
     /// Waits for the last words of a process that has ended; something that it started may go on for ever.
     pub(super) async fn whole(&self) {
-        let begin = tokio::time::Instant::now();
+        let begin = Instant::now();
         while self.printed().open > 0 && begin.elapsed() < WORDS {
             tokio::time::sleep(WORDS / 100).await;
         }

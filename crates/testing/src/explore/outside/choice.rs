@@ -79,6 +79,7 @@ mod tests {
             what: What::Write {
                 code: Some(200),
                 effective: true,
+                revision: None,
                 lacks: None,
             },
             call: Call {
@@ -87,6 +88,7 @@ mod tests {
                 name: format!("db-{number}"),
                 ..Call::default()
             },
+            ..Entry::default()
         };
         Run {
             log: Log {

@@ -146,7 +146,7 @@ async fn steps(
                     let shown = match part {
                         Fault::Past { resource, event, .. } => match begin {
                             Some(_) => reference.run.log.revision_of_event(resource, *event),
-                            None => player.seam.log().0.revision_of_event(resource, *event),
+                            None => player.seam.look(|log| log.revision_of_event(resource, *event)),
                         },
                         Fault::Stale { sees, .. } => revisions.get(*sees).copied(),
                         _ => None,
@@ -184,7 +184,7 @@ async fn steps(
         revisions.push(player.revision());
         let is_hurried = run.hurried == Some(number);
         let lasts = parts.len() > 1 || matches!(fault, Fault::Late { .. });
-        if player.seam.log().1.is_some() && is_right && !is_hurried && !lasts {
+        if player.seam.struck().is_some() && is_right && !is_hurried && !lasts {
             // All is as it would be without the fault, and goes on so.
             break;
         }
@@ -223,8 +223,8 @@ async fn steps(
             return Ok(true);
         }
     }
-    let from = player.seam.log().0.entries.len();
+    let from = player.seam.look(|log| log.entries.len());
     player.pass(WATCHED).await?;
-    run.late_writes = player.effective_writes(from);
+    run.late_writes = player.seam.effective_writes(from);
     Ok(true)
 }

@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 
 use super::ClusterOf;
 use super::fault::Fault;
+use super::log::Runs;
 use super::may_start_anew;
 use super::oracles::{self, Severity, Verdict};
 use super::report::Report;
@@ -105,6 +106,7 @@ pub struct Outside {
     longest: Duration,
     rest: Duration,
     again: Option<String>,
+    runs: Runs,
     told: OnProgress,
 }
 
@@ -144,6 +146,7 @@ impl Outside {
             longest: Duration::from_secs(60),
             rest: Duration::ZERO,
             again: None,
+            runs: Runs::default(),
             told: Arc::new(|_| {}),
         }
     }
@@ -291,6 +294,17 @@ impl Outside {
         self
     }
 
+    /// Writes what happens in every run into this file, a run log, behind what is there: `kubewright log` reads it.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or holds something else.
+    pub fn log(mut self, path: impl AsRef<Path>) -> Result<Outside, Failed> {
+        let path = path.as_ref();
+        let failed = |why| Failed::new(format!("cannot write the run log {}", path.display())).because(why);
+        self.runs = Runs::open(path).map_err(failed)?;
+        Ok(self)
+    }
+
     /// Tells how far it is, after each run.
     pub fn progress(mut self, told: impl Fn(Progress) + Send + Sync + 'static) -> Outside {
         self.told = Arc::new(told);
@@ -320,6 +334,7 @@ impl Outside {
             crds: self.crds,
             roles: self.roles,
             steps,
+            runs: Arc::new(self.runs),
             tls,
             replicas: self.replicas,
             start: self.start,
@@ -470,6 +485,8 @@ impl Playing {
             self.shrink().await?;
         }
         self.report.end(self.begin.elapsed(), &left);
+        let failed = |why: String| Failed::new("cannot write the run log").because(why);
+        self.stage.runs.finish().map_err(failed)?;
         Ok(self.report)
     }
 

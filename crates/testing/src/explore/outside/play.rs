@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::super::ClusterOf;
 use super::super::children::children;
 use super::super::fault::Fault;
-use super::super::log::{CONNECTS, Entry, Made, Named};
+use super::super::log::{CONNECTS, Made, Named, Runs, printed};
 use super::super::oracles::Verdict;
 use super::super::place::{Place, goes_on};
 use super::super::play::Run;
@@ -66,6 +66,7 @@ pub(super) struct Stage {
     /// The folder with the operator's role.
     pub(super) roles: Option<PathBuf>,
     pub(super) steps: Vec<Step>,
+    pub(super) runs: Arc<Runs>,
     pub(super) tls: Tls,
     /// How many processes there are at a time.
     pub(super) replicas: usize,
@@ -94,6 +95,7 @@ impl Stage {
             roles: self.roles.clone(),
             steps,
             tls: self.tls.clone(),
+            runs: self.runs.clone(),
             active: self.active.clone(),
             // What does not come right in the whole workload does not in a part of it.
             lasting: Mutex::new(self.lasting.lock().unwrap_or_else(PoisonError::into_inner).clone()),
@@ -255,7 +257,10 @@ impl<'a> Player<'a> {
 
     /// What somebody may delete after a step.
     pub(super) fn children(&self, step: usize) -> Vec<Made> {
-        children(self.cluster.cluster().api(), &self.seam.log().0.made_until(step))
+        children(
+            self.cluster.cluster().api(),
+            &self.seam.look(|log| log.made_until(step)),
+        )
     }
 
     pub(super) fn revision(&self) -> u64 {
@@ -458,12 +463,6 @@ impl<'a> Player<'a> {
             .extend(Place::of(&self.cluster, Timestamp::now(), &self.reader));
     }
 
-    pub(super) fn effective_writes(&self, from: usize) -> Vec<String> {
-        let (log, _) = self.seam.log();
-        let writes = log.entries[from..].iter().filter(|entry| entry.is_effective());
-        writes.map(Entry::plain).collect()
-    }
-
     /// Ends the processes, and tells of the run what only its end shows.
     pub(super) async fn finish(mut self, run: &mut Run) {
         self.end_all();
@@ -472,7 +471,13 @@ impl<'a> Player<'a> {
         }
         self.panics.extend(self.outputs.iter().filter_map(Output::panic));
         run.panics = std::mem::take(&mut self.panics);
-        (run.log, run.struck) = self.seam.log();
+        (run.log, run.struck) = self.seam.ends();
+        let lines = self.outputs.iter().zip(1..).flat_map(|(output, process)| {
+            let seam = &self.seam;
+            let lines = output.lines().into_iter();
+            lines.map(move |(at, line)| printed(process, seam.since(at), line))
+        });
+        self.stage.runs.add(self.seam.fault.as_ref(), &run.log, lines);
         run.harm = self.seam.harm();
         self.cluster.stop().await;
     }
@@ -508,10 +513,10 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
             player.end_all();
             tokio::time::sleep(RESTART).await; // no process is to be there
             player.leases_expire().await;
-            let from = player.seam.log().0.entries.len();
+            let from = player.seam.look(|log| log.entries.len());
             player.start_all().await?;
             rests(&mut player, &mut noise, &mut lingering, |_| false).await?;
-            run.writes_of_a_restart = player.effective_writes(from);
+            run.writes_of_a_restart = player.seam.effective_writes(from);
         }
         let wanted = run.wanted.last().cloned().unwrap_or_default();
         if step.is_left_out {
@@ -536,9 +541,9 @@ pub(super) async fn undisturbed(stage: &Stage, restarts: bool) -> Result<Referen
         }
         player.ends(&mut run, number);
     }
-    let from = player.seam.log().0.entries.len();
+    let from = player.seam.look(|log| log.entries.len());
     player.pass(WATCHED * 2).await?;
-    run.late_writes = player.effective_writes(from);
+    run.late_writes = player.seam.effective_writes(from);
     watched.extend(player.seam.traffic(|of| of.watched.clone()));
     let of_traffic = |of: &Traffic| (of.elects, of.locks.clone(), of.agents.clone());
     let (elects, locks, agents) = player.seam.traffic(of_traffic);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::log::Entry;
 use super::super::seam::Ask;
 use super::{Player, RESTART};
 use crate::error::Result;
@@ -92,10 +91,8 @@ impl Player {
 
     /// The operator's writes that changed something while this time passed.
     pub(super) async fn writes_within(&mut self, time: Duration) -> Result<Vec<String>> {
-        let before = self.seam.log().0.entries.len();
+        let before = self.seam.look(|log| log.entries.len());
         self.pass(time).await?;
-        let (log, _) = self.seam.log();
-        let writes = log.entries[before..].iter().filter(|entry| entry.is_effective());
-        Ok(writes.map(Entry::plain).collect())
+        Ok(self.seam.effective_writes(before))
     }
 }

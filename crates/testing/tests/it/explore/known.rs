@@ -1,9 +1,9 @@
 //! What the explorer finds of the known bugs of real operators (`corpus`), and that it finds nothing in the same
 //! operators without them.
 //!
-//! The test plays one fault of each bug that needs one. `measured` and `shapes` play the first [`FIRST`] of each pair, or
-//! as many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted, so that a loaded machine
-//! measures the same.
+//! The test plays one fault of each bug that needs one. `measured`, `shapes` and `unseen` play the first [`FIRST`] of
+//! each pair, or as many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted, so that a
+//! loaded machine measures the same.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use kubewright_testing::Result;
 use kubewright_testing::explore::{Explore, Finding, Report, Severity, Step};
 use serde_json::json;
 
-use super::blind;
 use super::corpus::{CASES, Case};
+use super::{blind, unseen};
 
 fn explore(case: &Case, fixed: bool) -> Explore {
     let operator = case.operator;
@@ -23,11 +23,11 @@ fn explore(case: &Case, fixed: bool) -> Explore {
         .fold(explore, |explore, always| explore.invariant(always.what, always.holds))
 }
 
-/// The exploration of a known bug, or of one of our own.
+/// The exploration of a known bug, of one that the explorer was not made with, or of one of our own.
 fn pair(name: &str, fixed: bool) -> Result<Explore> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => Ok(explore(case, fixed)),
-        None => blind::explore(name, fixed),
+        None => unseen::explore(name, fixed).unwrap_or_else(|| blind::explore(name, fixed)),
     }
 }
 
@@ -165,16 +165,22 @@ fn a_finding_is_told_in_the_fewest_steps_that_show_it() -> Result<()> {
 }
 
 /// Explores each of these with the mistake and without it, and prints a line for each. `KUBEWRIGHT_EXPLORE_CASE` says which
-/// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole.
+/// one, and after a space may name a fault: `rabbitmq-782 down@2`. Its reports are printed whole. `bugs` leaves out those
+/// without the mistake.
 #[allow(clippy::print_stdout, reason = "the lines are what it is for")]
 fn measure<'a>(names: impl Iterator<Item = &'a str>, explore: impl Fn(&str, bool) -> Result<Explore>) -> Result<()> {
     let only = std::env::var("KUBEWRIGHT_EXPLORE_CASE").ok();
+    let are_bugs_enough = only.as_deref() == Some("bugs");
+    let only = only.filter(|_| !are_bugs_enough);
     let (only, fault) = match only.as_deref().map(|only| only.split_once(' ').unwrap_or((only, ""))) {
         Some((only, fault)) => (Some(only), Some(fault).filter(|fault| !fault.is_empty())),
         None => (None, None),
     };
     for name in names.filter(|name| only.is_none_or(|only| only == *name)) {
         for (word, fixed) in [("bug  ", false), ("fixed", true)] {
+            if fixed && are_bugs_enough {
+                continue;
+            }
             let before = cpu();
             let explore = explore(name, fixed)?.faults(FIRST).jobs(1).shrink(false);
             let explore = match fault {
@@ -209,4 +215,10 @@ fn measured() -> Result<()> {
 #[ignore = "measures: cargo test -p kubewright-testing --test it known::shapes -- --ignored --nocapture"]
 fn shapes() -> Result<()> {
     measure(blind::SHAPES.iter().map(|(name, ..)| *name), pair)
+}
+
+#[test]
+#[ignore = "measures: cargo test -p kubewright-testing --test it known::unseen -- --ignored --nocapture"]
+fn unseen() -> Result<()> {
+    measure(unseen::PAIRS.iter().map(|pair| pair.name), pair)
 }

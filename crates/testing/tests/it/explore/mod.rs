@@ -3,6 +3,7 @@
 mod blind;
 mod corpus;
 mod known;
+mod unseen;
 
 use std::sync::Arc;
 use std::time::Duration;
