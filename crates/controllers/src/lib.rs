@@ -64,7 +64,6 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-mod later_kinds;
 pub mod metrics;
 mod migration;
 mod namespace;
