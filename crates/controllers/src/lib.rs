@@ -251,7 +251,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
             .controller(job::ttl::controller()),
         "statefulset" => operator.controller(statefulset::controller(settings.minor)),
         "daemonset" => operator.controller(daemonset::controller()),
-        "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
+        "scheduler" => operator.controller(scheduler::controller(&settings.schedulers, settings.minor)),
         "volume-protection" => operator
             .controller(protection::claims(settings.minor))
             .controller(protection::volumes())
@@ -273,7 +273,10 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
                 false => operator,
             }
         }
-        "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(settings.meter.clone())),
+        "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(
+            settings.meter.clone(),
+            settings.minor,
+        )),
         "taint-eviction" => operator.controller(taint_eviction::controller()),
         "pod-garbage-collector" => operator.controller(podgc::controller()),
         "disruption" => operator
