@@ -105,7 +105,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     protobuf::run(&with(&[("--source", source.as_path())], &["--version", &module]))?;
     internal::run(&with(&[("--source", source.as_path())], &["--version", version]))?;
 
-    println!("definitions, messages and structs of {version} are written; left for a person:");
+    println!("definitions, messages and structs are those of {version}; left for a person:");
     for (ours, theirs) in BY_HAND {
         println!("  {ours}\n      from {theirs}");
     }
