@@ -22,10 +22,13 @@ mod generate;
 #[cfg(any(test, feature = "generate"))]
 mod internal;
 #[cfg(any(test, feature = "generate"))]
+mod kubernetes;
+#[cfg(any(test, feature = "generate"))]
 mod protobuf;
 
 const HELP: &str = "usage: cargo demo [ARGUMENT …]
        cargo xtask dist [--program PATH] [--check]
+       cargo xtask kubernetes 1.37.2 [--definitions FILE] [--check]
        cargo xtask generate --minor 37 --definitions FILE [--documents DIRECTORY --enums FILE]
        cargo xtask generate-protobuf --source DIRECTORY
        cargo xtask generate-internal --source DIRECTORY
@@ -34,6 +37,8 @@ const HELP: &str = "usage: cargo demo [ARGUMENT …]
 
   dist       build the command for a release, and write its packages, checksums and bill of materials to target/dist
              PATH: a program that is built already; --check: also try each package, as its user would
+
+  kubernetes   fetch the packages of a version of Kubernetes, run the generators below, and say what is left for a person
 
   generate   write crates/schema/data from the OpenAPI definitions of a version of Kubernetes
              FILE: _definitions.json of the PyPI package kubernetes-validate (folder v1.37.0-local)
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         Some("dist") => optimized(&arguments),
         #[cfg(any(test, feature = "generate"))]
         Some("generate") => generate::run(&arguments[1..]),
+        #[cfg(any(test, feature = "generate"))]
+        Some("kubernetes") => kubernetes::run(&arguments[1..]),
         #[cfg(any(test, feature = "generate"))]
         Some("generate-protobuf") => protobuf::run(&arguments[1..]),
         #[cfg(any(test, feature = "generate"))]

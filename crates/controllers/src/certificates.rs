@@ -15,12 +15,11 @@ use kubewright::kube::api::{Api, Patch, PostParams};
 use kubewright::{Action, Context, Controller, Reconciler, Result};
 use kubewright_objects::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kubewright_objects::api::certificates::v1::{
-    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec,
+    CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestSpec, PodCertificateRequest,
 };
 use serde_json::json;
 
 use super::CertificateSource;
-use super::later_kinds::PodCertificateRequest;
 use kubewright_model::facts::signing_request::SigningRequest;
 use kubewright_objects::meta;
 

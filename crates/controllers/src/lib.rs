@@ -64,7 +64,6 @@ mod history;
 mod horizontalpodautoscaler;
 mod intstr;
 mod job;
-mod later_kinds;
 pub mod metrics;
 mod migration;
 mod namespace;
@@ -252,7 +251,7 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
             .controller(job::ttl::controller()),
         "statefulset" => operator.controller(statefulset::controller(settings.minor)),
         "daemonset" => operator.controller(daemonset::controller()),
-        "scheduler" => operator.controller(scheduler::controller(&settings.schedulers)),
+        "scheduler" => operator.controller(scheduler::controller(&settings.schedulers, settings.minor)),
         "volume-protection" => operator
             .controller(protection::claims(settings.minor))
             .controller(protection::volumes())
@@ -274,7 +273,10 @@ pub fn add(operator: Operator, name: &str, settings: &Settings) -> Operator {
                 false => operator,
             }
         }
-        "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(settings.meter.clone())),
+        "horizontalpodautoscaler" => operator.controller(horizontalpodautoscaler::controller(
+            settings.meter.clone(),
+            settings.minor,
+        )),
         "taint-eviction" => operator.controller(taint_eviction::controller()),
         "pod-garbage-collector" => operator.controller(podgc::controller()),
         "disruption" => operator

@@ -19,8 +19,8 @@ use kubewright::kube::discovery::{ApiCapabilities, Discovery, verbs};
 use kubewright::{Action, Client, Context, Controller, Error, Reconciler, Request, Result, conditions};
 use serde_json::{Value, json};
 
-use super::later_kinds::{GroupResource, StorageVersionMigration};
 use super::unstructured::UnstructuredApi;
+use kubewright_objects::api::storagemigration::v1::{GroupResource, StorageVersionMigration};
 use kubewright_objects::meta;
 
 const RUNNING: &str = "Running";
@@ -48,7 +48,9 @@ pub(crate) fn controller() -> Controller {
 }
 
 fn is_true(migration: &StorageVersionMigration, kind: &str) -> bool {
-    conditions::is_true(&migration.status.conditions, kind)
+    let status = migration.status.as_ref();
+    let known = status.and_then(|status| status.conditions.as_deref());
+    conditions::is_true(known.unwrap_or_default(), kind)
 }
 
 fn has_ended(migration: &StorageVersionMigration) -> bool {
@@ -77,11 +79,12 @@ impl Reconciler for Migrator {
 async fn start_next(ctx: &Context) -> Result<()> {
     let mut all = ctx.client().list::<StorageVersionMigration>(None).await?;
     all.sort_by_key(|one| (meta::created(&one.metadata), one.metadata.name.clone()));
+    let name_of = |resource: &GroupResource| (resource.group.clone(), resource.resource.clone());
     let running = all.iter().filter(|one| is_true(one, RUNNING));
-    let mut busy: BTreeSet<&GroupResource> = running.map(|one| &one.spec.resource).collect();
+    let mut busy: BTreeSet<_> = running.map(|one| name_of(&one.spec.resource)).collect();
     let waiting = all.iter().filter(|one| !is_true(one, RUNNING) && !has_ended(one));
     for next in waiting {
-        if busy.insert(&next.spec.resource) {
+        if busy.insert(name_of(&next.spec.resource)) {
             start(next, ctx).await?;
         }
     }
@@ -119,6 +122,7 @@ fn failed(message: String) -> (&'static str, &'static str, &'static str, String)
 /// Writes conditions, if they say something new.
 async fn say(migration: &StorageVersionMigration, said: &[(&str, &str, &str, String)], ctx: &Context) -> Result<()> {
     let mut next = migration.clone();
+    let known = next.status.get_or_insert_default().conditions.get_or_insert_default();
     for (kind, status, reason, message) in said {
         let condition = Condition {
             type_: (*kind).to_owned(),
@@ -128,7 +132,7 @@ async fn say(migration: &StorageVersionMigration, said: &[(&str, &str, &str, Str
             last_transition_time: meta::time(ctx.now()),
             observed_generation: None,
         };
-        conditions::set(&mut next.status.conditions, condition);
+        conditions::set(known, condition);
     }
     if next.status != migration.status {
         ctx.client().update_status(&next).await?;
@@ -153,7 +157,10 @@ async fn go_on(migration: &StorageVersionMigration, ctx: &Context) -> Result<Act
         .await?;
         return Ok(Action::await_change());
     };
-    if migration.status.resource_version.is_empty() {
+    let status = migration.status.as_ref();
+    // Objects that were written later are not written again. Empty: not known yet.
+    let until = status.and_then(|status| status.resource_version.as_deref());
+    let Some(until) = until.filter(|until| !until.is_empty()) else {
         if ![verbs::UPDATE, verbs::PATCH, verbs::LIST]
             .iter()
             .all(|verb| able.supports_operation(verb))
@@ -168,10 +175,10 @@ async fn go_on(migration: &StorageVersionMigration, ctx: &Context) -> Result<Act
         let page = UnstructuredApi::new(client.kube(), &resource, None);
         let page = page.list_metadata(&ListParams::default().limit(1)).await?;
         let mut next = migration.clone();
-        next.status.resource_version = page.version.unwrap_or_default();
+        next.status.get_or_insert_default().resource_version = page.version;
         client.update_status(&next).await?;
         return Ok(Action::await_change());
-    }
+    };
     // Upstream reads the objects from the garbage collector, which knows no events, and nothing that cannot be deleted.
     let is_collected = [verbs::WATCH, verbs::DELETE]
         .iter()
@@ -184,7 +191,7 @@ async fn go_on(migration: &StorageVersionMigration, ctx: &Context) -> Result<Act
         say(migration, &[failed(why.to_owned())], ctx).await?;
         return Ok(Action::await_change());
     }
-    migrate(migration, &resource, ctx).await
+    migrate(migration, until, &resource, ctx).await
 }
 
 /// The resource in the version that its group prefers.
@@ -205,10 +212,15 @@ async fn find(wanted: &GroupResource, client: &Client) -> Result<Option<(ApiReso
 }
 
 /// Writes every object again that was not written since, and says so.
-async fn migrate(migration: &StorageVersionMigration, resource: &ApiResource, ctx: &Context) -> Result<Action> {
+async fn migrate(
+    migration: &StorageVersionMigration,
+    until: &str,
+    resource: &ApiResource,
+    ctx: &Context,
+) -> Result<Action> {
     let kube = ctx.client().kube();
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u128>().ok());
-    let until = number(Some(&migration.status.resource_version));
+    let until = number(Some(until));
     let (mut all, mut old) = (0, Vec::new());
     let (lists, mut params) = (
         UnstructuredApi::new(kube, resource, None),

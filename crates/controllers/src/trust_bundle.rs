@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use kubewright::kube::core::ObjectMeta;
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
+use kubewright_objects::api::certificates::v1::{ClusterTrustBundle, ClusterTrustBundleSpec};
 use kubewright_objects::api::core::v1::Namespace;
 use sha2::{Digest as _, Sha256};
 
 use super::RootCa;
-use super::later_kinds::{ClusterTrustBundle, TrustBundleSpec};
 use kubewright_objects::meta;
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
@@ -58,7 +58,7 @@ impl TrustBundlePublisher {
             .list::<ClusterTrustBundle>(None)
             .await?
             .into_iter()
-            .filter(|bundle| bundle.spec.signer_name == SIGNER)
+            .filter(|bundle| bundle.spec.signer_name.as_deref() == Some(SIGNER))
             .partition(|bundle| meta::name(&bundle.metadata) == name);
         match wanted.first() {
             Some(present) if present.spec.trust_bundle == text => {}
@@ -72,8 +72,8 @@ impl TrustBundlePublisher {
                     name: Some(name),
                     ..ObjectMeta::default()
                 };
-                let spec = TrustBundleSpec {
-                    signer_name: SIGNER.to_owned(),
+                let spec = ClusterTrustBundleSpec {
+                    signer_name: Some(SIGNER.to_owned()),
                     trust_bundle: text,
                 };
                 client.create(&ClusterTrustBundle { metadata, spec }).await?;

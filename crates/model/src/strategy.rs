@@ -221,6 +221,8 @@ pub struct Strategy {
     pub grace_period: fn(&Value) -> Option<GracePeriod>,
     /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
     pub default: fn(&mut Value),
+    /// Fills in the present time where a default is that: the client owns it like other defaults.
+    pub default_time: Option<fn(&mut Value, &str)>,
     /// `PrepareForCreate`: drops the fields that a client may not set, fills in those that the server sets.
     pub prepare_create: fn(&mut Value, &StrategyContext<'_>),
     /// `PrepareForUpdate` (new, old).
@@ -295,6 +297,7 @@ pub const PLAIN: Strategy = Strategy {
     ending: None,
     grace_period: |_| None,
     default: |_| {},
+    default_time: None,
     prepare_create: |_, _| {},
     prepare_update: |_, _, _| {},
     prepare_status: |_, _, _| {},

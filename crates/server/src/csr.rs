@@ -151,6 +151,7 @@ mod tests {
     use super::*;
     use crate::certificates::Authority;
     use crate::clients::made::{COMMON_NAME, ORGANIZATION, Party, extension, name};
+    use crate::signatures;
 
     fn party(attributes: &[(&[u8], u8, &[u8])]) -> Party {
         Party {
@@ -262,6 +263,7 @@ mod tests {
         let check = |request: SigningRequest, usages: &[&str], why: &str| {
             let said = certify(&authority, &request, usages).err().unwrap_or_default();
             assert!(said.starts_with(why) && said.is_empty() == why.is_empty(), "{said}");
+            assert_eq!(signatures::proves(&request), !why.contains("signature"), "{why}");
         };
         check(read(&ours), &["client auth"], "");
         check(read(&theirs), &["client auth"], "");

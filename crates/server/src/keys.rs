@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kubewright_apiserver::authentication::{Signer, SignerError};
 use kubewright_apiserver::model::facts::der::{self, tag};
+use kubewright_apiserver::model::facts::signing_request::SigningRequest;
 use ring::digest;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -22,6 +23,8 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::signatures;
 
 /// AlgorithmIdentifier of RSA: rsaEncryption, and NULL.
 const RSA: [u8; 15] = [
@@ -219,6 +222,10 @@ impl VerifyingKey {
 }
 
 impl Signer for GivenKeys {
+    fn proves(&self, request: &SigningRequest) -> bool {
+        signatures::proves(request)
+    }
+
     fn key_id(&self) -> Result<String, SignerError> {
         Ok(self.own.id.clone())
     }

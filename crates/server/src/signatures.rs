@@ -9,6 +9,7 @@
 use std::sync::LazyLock;
 
 use kubewright_apiserver::model::facts::der::{Reader, tag};
+use kubewright_apiserver::model::facts::signing_request::SigningRequest;
 use rustls::SignatureScheme;
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::SignatureVerificationAlgorithm;
@@ -27,6 +28,12 @@ pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
     static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> =
         LazyLock::new(|| rustls::crypto::ring::default_provider().signature_verification_algorithms);
     *ALGORITHMS
+}
+
+/// Whether a request for a certificate is signed with the key in it; true for keys of other kinds (P-521).
+pub(crate) fn proves(request: &SigningRequest) -> bool {
+    Key::of(&request.key)
+        .is_ok_and(|key| !key.is_known() || key.signed_request(&request.signed, &request.algorithm, &request.signature))
 }
 
 /// A key and its kind.
@@ -68,6 +75,12 @@ impl<'a> Key<'a> {
     pub(crate) fn signed_handshake(self, message: &[u8], scheme: SignatureScheme, signature: &[u8]) -> bool {
         let mut fitting = algorithms().mapping.iter().filter(|(known, _)| *known == scheme);
         fitting.any(|(_, all)| all.iter().any(|one| self.verifies(*one, message, signature)))
+    }
+
+    /// Whether signatures of such a key can be verified.
+    fn is_known(self) -> bool {
+        let mut all = algorithms().all.iter();
+        all.any(|one| one.public_key_alg_id().as_ref() == self.algorithm)
     }
 
     fn verifies(self, algorithm: &dyn SignatureVerificationAlgorithm, message: &[u8], signature: &[u8]) -> bool {

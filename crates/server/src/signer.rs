@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kubewright_apiserver::authentication::{Signer, SignerError};
+use kubewright_apiserver::model::facts::signing_request::SigningRequest;
 use ring::digest;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::durable::Folder;
 use crate::error::Error;
+use crate::signatures;
 
 /// The bytes before a point in the DER form of a public key on P-256 (RFC 5480).
 const PUBLIC_KEY_HEAD: [u8; 26] = [
@@ -103,6 +105,10 @@ impl ServiceAccountKey {
 }
 
 impl Signer for ServiceAccountKey {
+    fn proves(&self, request: &SigningRequest) -> bool {
+        signatures::proves(request)
+    }
+
     fn key_id(&self) -> Result<String, SignerError> {
         self.key().map(|key| key.id.clone())
     }

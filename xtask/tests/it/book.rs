@@ -127,6 +127,7 @@ fn every_link_leads_somewhere() {
         "bench/README.md",
         "docs/conformance.md",
         "docs/measured.md",
+        "docs/new-kubernetes.md",
         "docs/security.md",
         "docs/trials.md",
     ] {

@@ -16,6 +16,7 @@ use kubewright_schema::structural::TypeError;
 use serde_json::Value;
 
 use crate::audit::{Entry, Level};
+use crate::authentication::Signer;
 use crate::authorization::{self, Authorizer, Decision, Inquiry};
 use crate::env::BoxFuture;
 use crate::env::Env;
@@ -40,6 +41,8 @@ pub(crate) trait Host: Send + Sync {
     fn outbound(&self) -> &dyn Outbound;
     /// The authorizer.
     fn authorizer(&self) -> &dyn Authorizer;
+    /// Cryptography.
+    fn signer(&self) -> &dyn Signer;
     /// The compiled regular expressions of policies.
     fn patterns(&self) -> &Patterns;
     /// Replaces the status of a ResourceQuota.
@@ -138,6 +141,11 @@ impl<'a> Session<'a> {
     /// Time and entropy.
     pub fn env(&self) -> &dyn Env {
         self.server.env()
+    }
+
+    /// Cryptography.
+    pub(crate) fn signer(&self) -> &dyn Signer {
+        self.server.signer()
     }
 
     /// The server's compiled regular expressions.

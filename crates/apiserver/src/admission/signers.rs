@@ -6,16 +6,20 @@
 //! name or by `domain/*`. No user gets a client certificate of `system:masters`, because no rule could revoke its
 //! rights.
 
+use kubewright_schema::base64;
 use kubewright_schema::error::{FieldError, quote};
 use serde_json::Value;
 
 use super::{Admission, Admitted, Attributes, Operation, Session};
 use crate::authorization;
 use crate::model::facts::signing_request::SigningRequest;
+use crate::model::object;
 use crate::model::status::Status;
 use crate::values::get;
 
 const GROUP: &str = "certificates.k8s.io";
+/// By how many seconds the clocks of a signer and of the server may differ.
+const CLOCKS_DIFFER: u64 = 5 * 60;
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,30 +51,48 @@ impl Signers {
         Err(Status::forbidden(resource, &attributes.name, &why))
     }
 
-    /// The same for a request of a pod, whose whole status is the signer's (`StatusStrategy.ValidateUpdate` of
-    /// PodCertificateRequest).
+    /// The same for a request of a pod, which is signed with its own key, and whose whole status is the signer's
+    /// (`validateStubPKCS10Request`, `StatusStrategy.ValidateUpdate`).
     fn check_pod_request(
         session: &Session<'_>,
         attributes: &Attributes,
         new: &Value,
         old: Option<&Value>,
     ) -> Result<(), Status> {
-        let Some(old) = old.filter(|old| old.get("status") != new.get("status")) else {
-            return Ok(());
+        let refuse = |error| {
+            let (resource, name) = (&attributes.resource, object::name(new));
+            Err(Status::invalid(&resource.group, &resource.kind, name, &[error]))
         };
-        let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
-        if attributes.subresource != "status" || Self::is_allowed(session, attributes, "sign", signer) {
+        let Some(old) = old else {
+            let request = get(new, &["spec", "stubPKCS10Request"]).as_str().unwrap_or("");
+            let request = base64::decode(request).unwrap_or_default();
+            // One that cannot be read was refused by the rules.
+            let proves = SigningRequest::of_der(&request).map_or(true, |request| session.signer().proves(&request));
+            return match proves {
+                true => Ok(()),
+                false => refuse(FieldError {
+                    bad_value: None,
+                    ..FieldError::invalid("spec.stubPKCS10Request", Value::Null, "invalid signature")
+                }),
+            };
+        };
+        if attributes.subresource != "status" || old.get("status") == new.get("status") {
             return Ok(());
         }
-        let (resource, user) = (&attributes.resource, quote(&attributes.user.name));
+        let since = get(new, &["status", "notBefore"]);
+        let begins = since.as_str().and_then(|since| since.parse::<jiff::Timestamp>().ok());
+        let now = session.env().now().as_second();
+        if begins.is_some_and(|begins| begins.as_second().abs_diff(now) > CLOCKS_DIFFER) {
+            let why = "must be set to within 5 minutes of kube-apiserver's current time";
+            return refuse(FieldError::invalid("status.notBefore", since.clone(), why));
+        }
+        let signer = get(old, &["spec", "signerName"]).as_str().unwrap_or("");
+        if Self::is_allowed(session, attributes, "sign", signer) {
+            return Ok(());
+        }
+        let user = quote(&attributes.user.name);
         let why = format!("User {user} is not permitted to \"sign\" for signer {}", quote(signer));
-        let error = FieldError::forbidden("spec.signerName", why);
-        Err(Status::invalid(
-            &resource.group,
-            &resource.kind,
-            &attributes.name,
-            &[error],
-        ))
+        refuse(FieldError::forbidden("spec.signerName", why))
     }
 
     fn check_bundle(

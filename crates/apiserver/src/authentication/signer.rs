@@ -1,6 +1,8 @@
-//! The key that tokens are signed with, as the core sees it.
+//! The key that tokens are signed with, and other cryptography of the shell, as the core sees it.
 
 use serde_json::Value;
+
+use crate::model::facts::signing_request::SigningRequest;
 
 /// Why there is no signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +52,11 @@ pub trait Signer: Send + Sync + 'static {
     /// # Errors
     /// When there is no key.
     fn jwk(&self) -> Result<Value, SignerError>;
+
+    /// Whether a request for a certificate is signed with the key in it; true for kinds of keys that are not known here.
+    fn proves(&self, _request: &SigningRequest) -> bool {
+        true
+    }
 }
 
 /// A server without a key: it issues no tokens and takes none.

@@ -29,6 +29,7 @@ mod compiled;
 pub(crate) mod escalation;
 pub(crate) mod impersonation;
 mod inquiry;
+mod named;
 pub(crate) mod node;
 mod policy;
 mod rbac;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 use kubewright_schema::{fields, labels};
 
 pub(crate) use inquiry::Inquiry;
+use named::Named;
 pub use node::Nodes;
 pub use policy::{Policy, ResolveError};
 pub use rbac::Rbac;
@@ -394,13 +396,21 @@ pub(crate) fn by_modes(
 ) -> Arc<dyn Authorizer> {
     let masters: Arc<dyn Authorizer> = Arc::new(PrivilegedGroups::masters());
     let others = modes.iter().map(|mode| -> Arc<dyn Authorizer> {
-        match mode {
+        let inner: Arc<dyn Authorizer> = match mode {
             Mode::Rbac => Arc::new(Rbac::new(policy.clone())),
             Mode::Node => Arc::new(Nodes::new(storage.clone(), minor)),
             Mode::Webhook(webhook) => Arc::new(webhook::Remote::new(webhook.clone(), env.clone())),
             Mode::AlwaysAllow => Arc::new(Always(true)),
             Mode::AlwaysDeny => Arc::new(Always(false)),
+        };
+        if minor < Minor::V37 {
+            return inner;
         }
+        let name = match mode {
+            Mode::Webhook(webhook) => webhook.settings.name.clone(),
+            mode => mode.name().to_lowercase(),
+        };
+        Arc::new(Named { name, inner })
     });
     Arc::new(Union::new(std::iter::once(masters).chain(others)))
 }

@@ -1,5 +1,6 @@
 //! The authorization answers of kube-apiserver, step by step: refusals of all kinds of requests, escalation,
-//! impersonation, reviews (`testdata/authorization.json`); the reads and writes of nodes (`testdata/node.json`).
+//! impersonation, reviews (`testdata/authorization.json`); the reads and writes of nodes (`testdata/node.json`, and
+//! `node-1.37.json` of what is newer).
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::authorization::Mode;
 use crate::model::testing::{FakeEnv, Shared};
 use crate::model::user::{NODE_PREFIX, SYSTEM_NODES, service_account_groups};
 use crate::server::Parts;
-use crate::{ApiServer, Config, UserInfo};
+use crate::{ApiServer, Config, Minor, UserInfo};
 
 /// The user of a step.
 fn user(name: &str) -> UserInfo {
@@ -129,14 +130,20 @@ fn answers_are_those_of_kube_apiserver() {
 
 #[test]
 fn nodes_may_what_kube_apiserver_lets_them() {
-    let config = Config {
-        authorization: vec![Mode::Rbac, Mode::Node],
-        enabled_plugins: ["NodeRestriction".to_owned()].into(),
-        ..Config::default()
-    };
-    let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
-    parts.signer = Arc::new(TestSigner("key"));
-    replay(&ApiServer::with(parts), include_str!("../../testdata/node.json"));
+    for (minor, recording) in [
+        (Minor::V36, include_str!("../../testdata/node.json")),
+        (Minor::V37, include_str!("../../testdata/node-1.37.json")),
+    ] {
+        let config = Config {
+            authorization: vec![Mode::Rbac, Mode::Node],
+            enabled_plugins: ["NodeRestriction".to_owned()].into(),
+            minor,
+            ..Config::default()
+        };
+        let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), config);
+        parts.signer = Arc::new(TestSigner("key"));
+        replay(&ApiServer::with(parts), recording);
+    }
 }
 
 /// The bootstrap policy is stored as if a client had created it: valid, and with the same field managers.

@@ -49,11 +49,11 @@ impl Kinds {
         self.built_in.order_of_store
     }
 
-    /// All that there are.
+    /// All that a version has.
     #[cfg(test)]
-    pub(crate) fn of_tests() -> Arc<Kinds> {
-        static ALL: std::sync::LazyLock<Arc<Kinds>> =
-            std::sync::LazyLock::new(|| Kinds::new(kubewright_kinds::built_in(Minor::default())));
-        ALL.clone()
+    pub(crate) fn of_tests(minor: Minor) -> Arc<Kinds> {
+        static ALL: crate::model::PerMinor<Arc<Kinds>> = crate::model::PerMinor::new();
+        ALL.get_or_init(minor, || Kinds::new(kubewright_kinds::built_in(minor)))
+            .clone()
     }
 }

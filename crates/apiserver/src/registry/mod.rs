@@ -96,7 +96,7 @@ impl Registry {
     /// All built-in kinds.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self::of(Kinds::of_tests())
+        Self::of(Kinds::of_tests(Minor::default()))
     }
 
     /// The present snapshot. Take it once for each request.

@@ -204,6 +204,6 @@ impl Parts {
     /// The same with all built-in kinds.
     #[cfg(test)]
     pub(crate) fn of_tests(env: Arc<dyn Env>, config: Config) -> Parts {
-        Parts::new(Kinds::of_tests(), env, config)
+        Parts::new(Kinds::of_tests(config.minor), env, config)
     }
 }

@@ -242,7 +242,7 @@ mod tests {
     /// What answers requests, and what refuses them before and after an `Accept` header that does not parse.
     #[test]
     fn every_request_has_one_endpoint() {
-        let registry = Registry::of(crate::registry::Kinds::of_tests());
+        let registry = Registry::of(crate::registry::Kinds::of_tests(crate::Minor::default()));
         registry.apply_crds([&json!({
             "metadata": {"name": "ws.x.io"},
             "spec": {

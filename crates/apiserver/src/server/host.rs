@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Inner, convert, managed, write};
 use crate::admission::{Host, NextStatus};
+use crate::authentication::Signer;
 use crate::authorization::Authorizer;
 use crate::env::{BoxFuture, Env};
 use crate::model::Resource;
@@ -32,6 +33,10 @@ impl Host for Inner {
 
     fn authorizer(&self) -> &dyn Authorizer {
         self.authorizer.as_ref()
+    }
+
+    fn signer(&self) -> &dyn Signer {
+        self.authenticator.service_accounts().signer()
     }
 
     fn patterns(&self) -> &Patterns {

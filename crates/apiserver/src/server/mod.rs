@@ -244,6 +244,7 @@ impl ApiServer {
             impersonation: Impersonation::default(),
             started: env.now(),
             env,
+            patterns: kubewright_schema::rules::Patterns::of(config.minor),
             config,
             authenticator,
             registry: match (&derived, &meter) {
@@ -275,7 +276,6 @@ impl ApiServer {
             flow_schemas: upkeep::flow_schemas(),
             budgets: special::eviction::budgets::budgets(),
             search_start,
-            patterns: kubewright_schema::rules::Patterns::default(),
         };
         inner.recall();
         // A fork has all of it.

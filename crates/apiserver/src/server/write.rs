@@ -211,9 +211,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Fills in defaults: the kind's function, or the schema's words for custom kinds.
+    /// Fills in defaults, also those that depend on the time.
     fn default(&self, object: &mut Value) {
         default(object, &self.resource);
+        if let Some(fill_in) = self.resource.strategy.default_time {
+            fill_in(object, &crate::env::rfc3339(self.server.env.now()));
+        }
     }
 
     /// Holds a custom resource against its definition.

@@ -8,7 +8,7 @@ use crate::types::Type;
 use crate::value::{Text, Value};
 use crate::value::{convert, operators};
 use crate::work::{ITEM, made};
-use kubewright_values::budget;
+use kubewright_values::{Minor, budget};
 
 /// The largest text that one call may make where no request sets a limit. The budget ends far below it for all
 /// functions but `replace`.
@@ -63,10 +63,15 @@ impl<'a> Interpreter<'a, '_> {
 
     /// Refuses a call that would take more memory than the budget stands for.
     fn reserve(&self, call: &Call, values: &[Value<'a>]) -> Result<(), Error> {
-        if let ("lists.range", [Value::Int(count)]) = (&*call.function, values)
-            && u64::try_from(*count).is_ok_and(|count| count > self.limit)
-        {
-            return Err(Error::CostExceeded);
+        if let ("lists.range", [Value::Int(count)]) = (&*call.function, values) {
+            if u64::try_from(*count).is_ok_and(|count| count > self.limit) {
+                return Err(Error::CostExceeded);
+            }
+            // Older versions give an empty list.
+            if *count < 0 && self.patterns.minor() >= Minor::V37 {
+                let why = format!("lists.range: size must be non-negative, got {count}");
+                return Err(Error::new(why));
+            }
         }
         let size = match (&*call.function, values) {
             ("replace", [Value::String(text), Value::String(old), Value::String(new), ..]) => {

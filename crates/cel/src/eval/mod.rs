@@ -37,7 +37,7 @@ mod fold;
 #[cfg(test)]
 mod tests;
 
-use kubewright_values::budget;
+use kubewright_values::{Minor, budget};
 
 use super::Program;
 use super::ast::{Call, Entry, Expr, ExprKind, Literal, op};
@@ -239,8 +239,7 @@ impl<'a> Interpreter<'a, '_> {
         failed.map_or(Ok(Value::Bool(!decides)), Err)
     }
 
-    /// `a.or(b)` and `a.orValue(b)`: the second is only computed when the first is none. Free, and without a check of
-    /// types.
+    /// `a.or(b)` and `a.orValue(b)`: the second is only computed when the first is none. Free.
     fn alternative(&mut self, call: &'a Call) -> Result<Value<'a>, Error> {
         let (Some(target), [other]) = (&call.target, call.args.as_slice()) else {
             return Err(Error::no_overload());
@@ -248,7 +247,10 @@ impl<'a> Interpreter<'a, '_> {
         match self.eval(target)? {
             Value::Optional(None) => self.eval(other),
             Value::Optional(Some(value)) if &*call.function == "orValue" => Ok((*value).clone()),
-            value => Ok(value),
+            // Older versions take anything else for the value that is there.
+            value @ Value::Optional(_) => Ok(value),
+            value if self.patterns.minor() < Minor::V37 => Ok(value),
+            _ => Err(Error::no_overload()),
         }
     }
 

@@ -1,8 +1,11 @@
 //! The bounds of the interpreter itself. Not here: expressions with recorded answers, which need schemas
 //! (`kubewright-schema`).
 
-use super::{Bindings, Error, MAX_DEPTH, PER_CALL_LIMIT, Patterns, evaluate_expr};
+use kubewright_values::Minor;
+
+use super::{Bindings, Error, MAX_DEPTH, PER_CALL_LIMIT, Patterns, evaluate, evaluate_expr};
 use crate::ast::{Call, Expr, ExprKind, Literal, op};
+use crate::{Environment, compile};
 
 /// Deeper than the parser goes: the interpreter has a limit of its own.
 #[test]
@@ -38,5 +41,32 @@ fn trees_are_bounded() {
             let outcome = evaluate_expr(&expr, &Bindings::new(), &Patterns::default(), PER_CALL_LIMIT);
             assert_eq!(outcome.result.err() == Some(Error::TooDeep), deep);
         }
+    }
+}
+
+/// As the policies of kube-apiserver 1.36.3 and 1.37.2 answer.
+#[test]
+fn functions_are_those_of_the_version() {
+    let check = |minor, source: &str, expected: &str| {
+        let program = compile(source, &Environment::new()).expect(source);
+        let found = evaluate(&program, &Bindings::new(), &Patterns::of(minor), PER_CALL_LIMIT).result;
+        let found = found.map_or_else(|error| error.to_string(), |value| value.to_string());
+        assert_eq!(found, expected, "{source} at {minor}");
+    };
+    let negative = "lists.range: size must be non-negative, got -1";
+    for (source, older, newer) in [
+        ("lists.range(-1).size()", "0", negative),
+        ("lists.range(2).size()", "2", "2"),
+        ("dyn(1).orValue(2)", "1", "no such overload"),
+        (
+            "dyn(1).or(optional.of(2)).value()",
+            "no such overload: value(int)",
+            "no such overload",
+        ),
+        ("optional.of(1).or(optional.of(2)).value()", "1", "1"),
+        ("optional.none().orValue(2)", "2", "2"),
+    ] {
+        check(Minor::V36, source, older);
+        check(Minor::V37, source, newer);
     }
 }

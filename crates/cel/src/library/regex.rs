@@ -16,7 +16,7 @@ use self::walk::Program;
 use super::Called;
 use crate::error::Error;
 use crate::value::Value;
-use kubewright_values::budget;
+use kubewright_values::{Minor, budget};
 
 mod size;
 mod walk;
@@ -62,19 +62,33 @@ const KEPT_WEIGHT: usize = 2_000;
 /// The most memory in which a compiled expression notes its states for a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-/// The compiled expressions of a caller that evaluates rules again and again: a server has one. At most `KEPT` of them,
-/// none larger than `KEPT_WEIGHT`; when it is full it begins anew.
+/// The compiled expressions of a caller that evaluates rules again and again, and the version of Kubernetes whose
+/// functions it has: a server has one. At most `KEPT` expressions, none larger than `KEPT_WEIGHT`; when it is full it
+/// begins anew.
 #[derive(Debug, Default)]
-pub struct Patterns(Mutex<BTreeMap<String, Arc<GoRegex>>>);
+pub struct Patterns {
+    compiled: Mutex<BTreeMap<String, Arc<GoRegex>>>,
+    minor: Minor,
+}
 
 impl Patterns {
+    /// None yet, for a server of this version.
+    pub fn of(minor: Minor) -> Patterns {
+        let compiled = Mutex::default();
+        Patterns { compiled, minor }
+    }
+
+    pub(crate) fn minor(&self) -> Minor {
+        self.minor
+    }
+
     /// The compiled expression, shared with earlier callers.
     ///
     /// # Errors
     /// Go's message.
     pub fn compile(&self, pattern: &str) -> Result<Arc<GoRegex>, String> {
         // Whole entries only are added and taken away: after a panic elsewhere the map is as good as before.
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(regex) = known().get(pattern) {
             return Ok(regex.clone());
         }

@@ -11,7 +11,9 @@ mod measure;
 mod missing;
 mod pace;
 mod subject;
+mod zero;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,6 +23,7 @@ use kubewright::k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kubewright::kube::api::{Api, ListParams, Patch, PatchParams};
 use kubewright::kube::core::DynamicObject;
 use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright_model::Minor;
 use kubewright_objects::api::autoscaling::v2::{
     ContainerResourceMetricStatus, HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
     HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus, ResourceMetricStatus,
@@ -50,12 +53,14 @@ pub(crate) struct Autoscaler {
     /// The pods that each of them was last about, by their uids.
     targets: Mutex<BTreeMap<Request, BTreeSet<String>>>,
     past: Mutex<BTreeMap<Request, Past>>,
+    minor: Minor,
 }
 
 /// The controller of autoscalers.
-pub(crate) fn controller(meter: Arc<dyn Meter>) -> Controller {
+pub(crate) fn controller(meter: Arc<dyn Meter>, minor: Minor) -> Controller {
     let autoscaler = Autoscaler {
         meter,
+        minor,
         targets: Mutex::default(),
         past: Mutex::default(),
     };
@@ -77,12 +82,14 @@ const RESCALED: &str = "SucceededRescale";
 /// A condition: type, status, reason and message.
 type Condition = (&'static str, bool, &'static str, String);
 
+const BELOW: &str = "Current number of replicas below Spec.MinReplicas";
+
 /// The size that the bounds ask for, and why; none when the present one is allowed, or zero, which turns scaling off.
 fn bounded(present: i32, least: i32, most: i32) -> Option<(i32, &'static str)> {
     match present {
         0 => None,
         _ if present > most => Some((most, "Current number of replicas above Spec.MaxReplicas")),
-        _ if present < least => Some((least, "Current number of replicas below Spec.MinReplicas")),
+        _ if present < least => Some((least, BELOW)),
         _ => None,
     }
 }
@@ -290,10 +297,13 @@ impl Autoscaler {
         if of_all.len() < 2 {
             return Ok(Ok(pods));
         }
-        let why = format!(
-            "pods by selector {text} are controlled by multiple HPAs: [{}]",
-            of_all.join(" ")
-        );
+        let why = if self.minor >= Minor::V37 {
+            let some = of_all[..2].join(" ");
+            format!("pods by selector {text} are controlled by more than one HPA (e.g. [{some}])")
+        } else {
+            let all = of_all.join(" ");
+            format!("pods by selector {text} are controlled by multiple HPAs: [{all}]")
+        };
         for reason in ["AmbiguousSelector", "FailedComputeMetricsReplicas"] {
             ctx.event(scaler, EventType::Warning, reason, &why);
         }
@@ -370,11 +380,19 @@ impl Autoscaler {
                 scaler.spec.behavior.as_ref(),
             )
         };
-        let why = if wanted > current {
-            format!("{name} above target")
-        } else {
-            "All metrics below target".to_owned()
+        let mut why = match wanted.cmp(&current) {
+            Ordering::Greater => format!("{name} above target"),
+            Ordering::Less => "All metrics below target".to_owned(),
+            Ordering::Equal => String::new(),
         };
+        // From zero it goes up to the lower bound, whatever the rates are.
+        let replicas = match current {
+            0 => paced.replicas.max(bounds.0),
+            _ => paced.replicas,
+        };
+        if replicas > paced.replicas && why.is_empty() {
+            BELOW.clone_into(&mut why);
+        }
         let found = format!("the HPA was able to successfully calculate a replica count from {name}");
         let (is_limited, limited) = paced.limited;
         let said = vec![
@@ -383,7 +401,7 @@ impl Autoscaler {
             ("ScalingLimited", is_limited, limited.0, limited.1.to_owned()),
         ];
         Ok(Outcome {
-            wanted: Some((paced.replicas, why)),
+            wanted: Some((replicas, why)),
             said,
             metrics: sum.statuses,
         })
@@ -428,9 +446,10 @@ impl Reconciler for Autoscaler {
         let able = "the HPA controller was able to get the target's current scale".to_owned();
         let mut said: Vec<Condition> = vec![("AbleToScale", true, "SucceededGetScale", able)];
         let mut metrics = None;
-        let (desired, why) = match bounded(present, spec.min_replicas.unwrap_or(1), spec.max_replicas) {
+        let least = spec.min_replicas.unwrap_or(1);
+        let (desired, why) = match bounded(present, least, spec.max_replicas) {
             Some((size, why)) => (size, why.to_owned()),
-            None if present == 0 && spec.min_replicas != Some(0) => {
+            None if present == 0 && !zero::may_wake(&scaler, least) => {
                 let message = "scaling is disabled since the replica count of the target is zero".to_owned();
                 said.push(("ScalingActive", false, "ScalingDisabled", message));
                 (0, String::new())
@@ -461,6 +480,9 @@ impl Reconciler for Autoscaler {
             ctx.event(&*scaler, EventType::Normal, "SuccessfulRescale", &message);
             let message = format!("the HPA controller was able to update the target scale to {desired}");
             said.push(("AbleToScale", true, RESCALED, message));
+            if self.minor >= Minor::V37 {
+                said.push(zero::condition(&scaler, desired));
+            }
         }
         let sizes = Sizes {
             current: present,

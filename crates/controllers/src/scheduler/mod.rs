@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright_model::Minor;
 use kubewright_objects::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kubewright_objects::api::policy::v1::PodDisruptionBudget;
 use serde_json::json;
@@ -70,6 +71,7 @@ pub(crate) struct Scheduler {
     /// Its names: it places the pods with these. All of them know of each other's, as the profiles of one
     /// kube-scheduler do.
     names: BTreeSet<String>,
+    minor: Minor,
     waiting: Waiting,
     /// Those of them that may fit when another pod has been placed.
     beside: Waiting,
@@ -101,9 +103,10 @@ enum Nowhere {
 }
 
 /// The controller, ready to be added to a manager: a scheduler of these names.
-pub(crate) fn controller(names: &BTreeSet<String>) -> Controller {
+pub(crate) fn controller(names: &BTreeSet<String>, minor: Minor) -> Controller {
     let scheduler = Scheduler {
         names: names.clone(),
+        minor,
         ..Scheduler::default()
     };
     let waiting = || scheduler.waiting.clone();
@@ -270,6 +273,7 @@ impl Scheduler {
                 all: &filters.all,
                 cache,
                 namespaces: around.namespaces,
+                volumes: (self.minor >= Minor::V37 && around.volumes.waits()).then_some(around.volumes),
             };
             let scores = choice.scores();
             let best = feasible

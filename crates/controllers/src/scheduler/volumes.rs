@@ -4,7 +4,7 @@
 //! the claim (`VolumeBinding`). A volume that is there goes before one that is made. A claim for one pod is used by one
 //! (`VolumeRestrictions`). Not here: the capacity of drivers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubewright::kube::api::Patch;
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::cache::Cache;
 use super::fit::{self, Refusal};
+use super::prefer::{BEST, Feasible};
 use crate::volumes::{binding, topology};
 use kubewright_objects::NodeView;
 use kubewright_objects::{meta, pods};
@@ -135,6 +136,26 @@ impl Volumes {
         self.unplaced.iter().map(of).collect()
     }
 
+    /// How much the nodes are preferred for the volumes on them: the less of these is asked for, the more
+    /// (`VolumeBinding.Score`, of each class by itself).
+    pub(super) fn scores(&self, nodes: &[Feasible<'_>]) -> Vec<i64> {
+        let score = |(node, _): &Feasible<'_>| {
+            let mut classes: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
+            for ((claim, _), volume) in self.unplaced.iter().zip(self.on(&node.node)) {
+                let Some(volume) = volume else { continue };
+                let (asked, there) = classes.entry(binding::class(claim)).or_default();
+                *asked += claim.spec.as_ref().map_or(0, binding::requested);
+                *there += binding::capacity(volume);
+            }
+            let left = |(asked, there): &(i128, i128)| BEST - used(*asked, *there);
+            let sum: i64 = classes.values().map(left).sum();
+            let count = i64::try_from(classes.len()).unwrap_or(i64::MAX / 2);
+            // Rounded, not cut off.
+            (2 * sum + count).checked_div(2 * count).unwrap_or(0)
+        };
+        nodes.iter().map(score).collect()
+    }
+
     /// Gives the claims that wait their volumes, or tells them the node. `false` when the pod may be bound, because
     /// none waits.
     pub(super) async fn place(&self, node: &str, nodes: &[Arc<NodeView>], ctx: &Context) -> Result<bool> {
@@ -153,6 +174,13 @@ impl Volumes {
         }
         Ok(self.waits())
     }
+}
+
+/// How many of a hundred parts are asked for: all, if the rest is not known.
+fn used(asked: i128, there: i128) -> i64 {
+    let used = asked.saturating_mul(BEST.into()).checked_div(there);
+    used.and_then(|used| i64::try_from(used).ok())
+        .map_or(BEST, |used| used.min(BEST))
 }
 
 /// Whether a volume can be used on a node.
@@ -174,4 +202,64 @@ async fn tell(claim: &PersistentVolumeClaim, node: &str, ctx: &Context) -> Resul
         .patch::<PersistentVolumeClaim, _>(namespace, name, &Patch::Merge(patch))
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kubewright::View as _;
+    use serde_json::Value;
+
+    use super::super::cache::NodeInfo;
+    use super::*;
+
+    /// Claims (class, size) that wait, and volumes (class, size, node).
+    #[track_caller]
+    fn check(claims: &[(&str, &str)], volumes: &[(&str, &str, &str)], expected: [i64; 2]) {
+        fn of<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
+            Arc::new(serde_json::from_value(value).expect("an object"))
+        }
+        let node = |name: &str| json!({ "metadata": { "name": name, "labels": { "n": name } } });
+        let nodes = ["a", "b"].map(|name| NodeView::of(&*of::<Node>(node(name))));
+        let claim = |(number, (class, size)): (usize, &(&str, &str))| {
+            let spec = json!({ "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "resources": { "requests": { "storage": size } } });
+            (
+                of(json!({ "metadata": { "name": format!("c{number}"), "namespace": "n" }, "spec": spec })),
+                None,
+            )
+        };
+        let volume = |(number, (class, size, node)): (usize, &(&str, &str, &str))| {
+            let term = json!({ "matchExpressions": [{ "key": "n", "operator": "In", "values": [node] }] });
+            let affinity = json!({ "required": { "nodeSelectorTerms": [term] } });
+            of(
+                json!({ "metadata": { "name": format!("v{number}") }, "status": { "phase": "Available" },
+                "spec": { "storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                    "capacity": { "storage": size }, "nodeAffinity": affinity } }),
+            )
+        };
+        let found = Volumes {
+            unplaced: claims.iter().enumerate().map(claim).collect(),
+            all: volumes.iter().enumerate().map(volume).collect(),
+            ..Volumes::default()
+        };
+        let nothing = NodeInfo::default();
+        let nodes: Vec<Feasible<'_>> = nodes.iter().map(|node| (node, &nothing)).collect();
+        assert_eq!(found.scores(&nodes), expected, "{claims:?} {volumes:?}");
+    }
+
+    /// By `buildScorerFunction` with the shape of `SetDefaults_VolumeBindingArgs`.
+    #[test]
+    fn nodes_with_larger_volumes_are_preferred() {
+        check(&[("s", "1Gi")], &[("s", "2Gi", "a"), ("s", "4Gi", "b")], [50, 75]);
+        check(&[("s", "1Gi")], &[("s", "1Gi", "a")], [0, 0]);
+        // Volumes of one class count together, and classes alike.
+        let volumes = [
+            ("s", "1Gi", "a"),
+            ("s", "3Gi", "a"),
+            ("t", "8Gi", "a"),
+            ("t", "3Gi", "b"),
+        ];
+        check(&[("s", "1Gi"), ("s", "1Gi")], &volumes, [50, 0]);
+        check(&[("s", "1Gi"), ("t", "1Gi")], &volumes, [44, 67]);
+    }
 }

@@ -104,11 +104,11 @@ fn size(
     amounts.and_then(|amounts| milli(amounts.get(STORAGE)?)).unwrap_or(0)
 }
 
-fn capacity(volume: &PersistentVolume) -> i128 {
+pub(crate) fn capacity(volume: &PersistentVolume) -> i128 {
     size(volume.spec.as_ref().and_then(|spec| spec.capacity.as_ref()))
 }
 
-fn requested(spec: &PersistentVolumeClaimSpec) -> i128 {
+pub(crate) fn requested(spec: &PersistentVolumeClaimSpec) -> i128 {
     size(
         spec.resources
             .as_ref()

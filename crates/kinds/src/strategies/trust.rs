@@ -1,11 +1,12 @@
 //! ClusterTrustBundle and PodCertificateRequest (`certificates.k8s.io`, from Kubernetes 1.37 on): whom pods trust, and
 //! the certificates that kubelets request for them.
 //!
-//! Not here: who may attest or sign (the admission plugin `Signers`), and that the certificate which a signer gives a pod
-//! has the requested key: it is not looked into.
+//! Not here: who may attest or sign, whether a request is signed with its own key, and whether a certificate begins to be
+//! valid now (the admission plugin `Signers`).
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kubewright_schema::error::FieldError;
 use kubewright_schema::path::FieldPath;
 use kubewright_schema::{base64, names};
@@ -212,14 +213,51 @@ fn pod_request(new: &Value) -> Vec<FieldError> {
             errors.push(FieldError::too_long(request.path.to_string(), MAX_REQUEST));
             return errors.into_vec();
         }
-        _ if SigningRequest::of_der(&der).is_err() => (&request, "must be a valid PKCS#10 CSR"),
-        _ => return errors.into_vec(),
+        _ => match SigningRequest::of_der(&der).and_then(|request| weakness(&request.key)) {
+            Err(_) => (&request, "must be a valid PKCS#10 CSR"),
+            Ok(Some((Some(shown), why))) => {
+                errors.invalid_value(&request, shown.as_str(), why);
+                return errors.into_vec();
+            }
+            Ok(Some((None, why))) => (&request, why),
+            Ok(None) => return errors.into_vec(),
+        },
     };
     errors.push(FieldError {
         bad_value: None,
         ..FieldError::invalid(at.path.to_string(), Value::Null, why)
     });
     errors.into_vec()
+}
+
+/// Why a key (`SubjectPublicKeyInfo`) is not one that pods may have: what is shown of it, and the reason.
+fn weakness(key: &[u8]) -> Result<Option<(Option<String>, &'static str)>, &'static str> {
+    const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
+    const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    const P224: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x21];
+    const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+    let mut parts = Reader::of_one(key, tag::SEQUENCE)?;
+    let mut algorithm = parts.enter(tag::SEQUENCE)?;
+    Ok(match algorithm.value(tag::IDENTIFIER)?.contents {
+        ED25519 => None,
+        ECDSA => (algorithm.value(tag::IDENTIFIER)?.contents == P224).then(|| {
+            let why = "elliptic public keys must use curve P256, P384, or P521";
+            (Some("curve P-224".to_owned()), why)
+        }),
+        RSA => {
+            let mut numbers = Reader::of_one(parts.bytes()?, tag::SEQUENCE)?;
+            let modulus = numbers.value(tag::INTEGER)?.contents;
+            let bits = 8 * modulus.iter().skip_while(|byte| **byte == 0).count();
+            (![3072, 4096].contains(&bits)).then(|| {
+                let why = "RSA keys must have modulus size 3072 or 4096";
+                (Some(format!("{bits}-bit modulus")), why)
+            })
+        }
+        _ => {
+            let why = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
+            Some((None, why))
+        }
+    })
 }
 
 /// The condition that ended a request.
@@ -229,7 +267,7 @@ fn end(object: &Value) -> Option<&str> {
     ended.find_map(|one| ENDS.contains(&one.key("type").text()).then(|| one.key("type").text()))
 }
 
-/// `ValidatePodCertificateRequestStatusUpdate`, as far as it does not look into certificates.
+/// `ValidatePodCertificateRequestStatusUpdate`.
 fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let status = At::root(new).key("status");
@@ -285,6 +323,11 @@ fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
 
 /// The public key of a certificate or of a request for one, in which it stands behind so many other parts.
 fn public_key(der: &[u8], behind: usize) -> Result<&[u8], &'static str> {
+    Ok(parts_behind(der, behind)?.value(tag::SEQUENCE)?.contents)
+}
+
+/// What stands behind so many parts of a certificate or of a request for one, without the version of a certificate.
+fn parts_behind(der: &[u8], behind: usize) -> Result<Reader<'_>, &'static str> {
     const VERSION: u8 = 0xa0;
     let mut parts = Reader::new(der).enter(tag::SEQUENCE)?.enter(tag::SEQUENCE)?;
     if parts.peek() == Some(VERSION) {
@@ -293,7 +336,7 @@ fn public_key(der: &[u8], behind: usize) -> Result<&[u8], &'static str> {
     for _ in 0..behind {
         parts.any()?;
     }
-    Ok(parts.value(tag::SEQUENCE)?.contents)
+    Ok(parts)
 }
 
 fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
@@ -301,7 +344,7 @@ fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
     if chain.text().len() > MAX_CHAIN {
         return errors.push(FieldError::too_long(chain.path.to_string(), MAX_CHAIN));
     }
-    let mut count = 0_usize;
+    let mut leaf = None;
     for block in pem::blocks(chain.text()) {
         if block.kind != "CERTIFICATE" {
             return errors.invalid(
@@ -310,23 +353,20 @@ fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
             );
         }
         if one_certificate(&mut Reader::new(&block.bytes)).is_err() {
-            let which = if count == 0 {
-                "leaf certificate"
-            } else {
-                "intermediate certificate"
-            };
-            return errors.invalid(&chain, format!("{which} does not parse as valid X.509"));
+            let which = if leaf.is_none() { "leaf" } else { "intermediate" };
+            return errors.invalid(&chain, format!("{which} certificate does not parse as valid X.509"));
         }
         let request = get(old, &["spec", "stubPKCS10Request"]).as_str().unwrap_or_default();
         let request = base64::decode(request).unwrap_or_default();
-        if count == 0 && public_key(&block.bytes, 5).ok() != public_key(&request, 2).ok() {
+        if leaf.is_none() && public_key(&block.bytes, 5).ok() != public_key(&request, 2).ok() {
             return errors.invalid(&chain, "leaf certificate was not issued to the requested public key");
         }
-        count += 1;
+        leaf.get_or_insert(block.bytes);
     }
-    if count == 0 {
+    let Some(leaf) = leaf else {
         return errors.invalid(&chain, "issued certificate chain must contain at least one certificate");
-    }
+    };
+    let before = errors.len();
     let consistent = "must be present and consistent with the issued certificate";
     for (field, why) in [
         ("notBefore", consistent),
@@ -340,10 +380,82 @@ fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
             errors.required(&status.key(field), why);
         }
     }
+    if errors.len() > before {
+        return;
+    }
+    let Ok((since, until)) = validity(&leaf) else {
+        return errors.invalid(&chain, "leaf certificate does not parse as valid X.509");
+    };
+    let read = |field: &str| status.key(field).text().parse::<Timestamp>();
+    for (field, name, time) in [("notBefore", "NotBefore", since), ("notAfter", "NotAfter", until)] {
+        if !read(field).is_ok_and(|said| said == time) {
+            let why = format!("must be set to the {name} time encoded in the leaf certificate");
+            return errors.invalid(&status.key(field), why);
+        }
+    }
+    let (seconds, most) = (
+        until.as_second() - since.as_second(),
+        get(old, &["spec", "maxExpirationSeconds"])
+            .as_i64()
+            .unwrap_or(24 * HOUR),
+    );
+    let why = match seconds {
+        ..HOUR => "leaf certificate lifetime must be >= 1 hour".to_owned(),
+        _ if seconds > most => format!("leaf certificate lifetime must be <= spec.maxExpirationSeconds ({most})"),
+        _ => String::new(),
+    };
+    if !why.is_empty() {
+        return errors.invalid_value(&chain, seconds.saturating_mul(1_000_000_000), why);
+    }
+    let refresh = status.key("beginRefreshAt");
+    let Ok(begins) = read("beginRefreshAt") else {
+        return;
+    };
+    if begins.as_second() < since.as_second() + 10 * 60 {
+        errors.invalid(&refresh, "must be at least 10 minutes after status.notBefore");
+    } else if begins.as_second() > until.as_second() - 10 * 60 {
+        errors.invalid(&refresh, "must be at least 10 minutes before status.notAfter");
+    }
+}
+
+/// Between which times a certificate is valid.
+fn validity(der: &[u8]) -> Result<(Timestamp, Timestamp), &'static str> {
+    // They stand behind the serial number, the algorithm and the issuer.
+    let mut times = parts_behind(der, 3)?.enter(tag::SEQUENCE)?;
+    Ok((time(&mut times)?, time(&mut times)?))
+}
+
+/// `UTCTime` and `GeneralizedTime`, each with seconds and in UTC (RFC 5280).
+fn time(times: &mut Reader<'_>) -> Result<Timestamp, &'static str> {
+    const UTC_TIME: u8 = 0x17;
+    const WRONG: &str = "asn1: structure error: no time";
+    let found = times.any()?;
+    let mut text = std::str::from_utf8(found.contents).map_err(|_| WRONG)?.to_owned();
+    if found.tag == UTC_TIME {
+        text.insert_str(0, if text.as_str() < "50" { "20" } else { "19" });
+    }
+    if text.len() != "20260101000000Z".len() || !text.is_ascii() || !text.ends_with('Z') {
+        return Err(WRONG);
+    }
+    let part = |from: usize| &text[from..from + 2];
+    format!(
+        "{}-{}-{}T{}:{}:{}Z",
+        &text[..4],
+        part(4),
+        part(6),
+        part(8),
+        part(10),
+        part(12)
+    )
+    .parse()
+    .map_err(|_| WRONG)
 }
 
 #[cfg(test)]
 mod tests {
+    use ::base64::Engine as _;
+    use ::base64::engine::general_purpose::STANDARD;
+    use kubewright_model::facts::der;
     use serde_json::json;
 
     use super::*;
@@ -374,6 +486,91 @@ mod tests {
             bundle(&of("a", "", no), None),
             &[&format!("{omitted} entry 0 does not parse as X.509")],
         );
+    }
+
+    #[test]
+    fn keys_of_pods_are_strong() {
+        let check = |algorithm: &[u8], parameter: Option<&[u8]>, key: &[u8], expected: Option<(&str, &str)>| {
+            let identifiers = [Some(algorithm), parameter].into_iter().flatten();
+            let identifiers: Vec<u8> = identifiers
+                .flat_map(|one| der::value(tag::IDENTIFIER, &[one]))
+                .collect();
+            let algorithm = der::value(tag::SEQUENCE, &[&identifiers]);
+            let key = der::value(tag::SEQUENCE, &[&algorithm, &der::value(tag::BITS, &[&[0], key])]);
+            let found = weakness(&key).expect("a key");
+            let found = found
+                .as_ref()
+                .map(|(shown, why)| (shown.as_deref().unwrap_or("-"), *why));
+            assert_eq!(found, expected);
+        };
+        let ecdsa = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+        let rsa = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+        let modulus = |bytes: usize| {
+            let number = der::value(tag::INTEGER, &[&[0], &vec![0xff; bytes]]);
+            der::value(tag::SEQUENCE, &[&number, &der::value(tag::INTEGER, &[&[3]])])
+        };
+        check(&[0x2b, 0x65, 0x70], None, &[7; 32], None);
+        check(&ecdsa, Some(&[0x2b, 0x81, 0x04, 0x00, 0x23]), &[4], None);
+        let why = "elliptic public keys must use curve P256, P384, or P521";
+        check(
+            &ecdsa,
+            Some(&[0x2b, 0x81, 0x04, 0x00, 0x21]),
+            &[4],
+            Some(("curve P-224", why)),
+        );
+        check(&rsa, None, &modulus(384), None);
+        let why = "RSA keys must have modulus size 3072 or 4096";
+        check(&rsa, None, &modulus(256), Some(("2048-bit modulus", why)));
+        let why = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
+        check(&[0x2b, 0x65, 0x6e], None, &[7; 32], Some(("-", why)));
+    }
+
+    #[test]
+    fn certificates_have_the_times_of_the_status() {
+        const NONE: &str = "";
+        let wrong = |field: &str, value: &str, why: &str| format!("status.{field}: Invalid value: \"{value}\": {why}");
+        let check = |dates: [(u8, &str); 2], said: [&str; 3], expected: &str| {
+            let dates: Vec<u8> = dates
+                .iter()
+                .flat_map(|(kind, date)| der::value(*kind, &[date.as_bytes()]))
+                .collect();
+            let empty = der::value(tag::SEQUENCE, &[]);
+            let number = der::value(tag::INTEGER, &[&[1]]);
+            let dates = der::value(tag::SEQUENCE, &[&dates]);
+            let body = [&number, &empty, &empty, &dates, &empty, &empty].map(Vec::as_slice);
+            let bits = der::value(tag::BITS, &[&[0]]);
+            let leaf = der::value(tag::SEQUENCE, &[&der::value(tag::SEQUENCE, &body), &empty, &bits]);
+            let text = STANDARD.encode(&leaf);
+            let chain = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+            let [since, until, refresh] = said;
+            let status =
+                json!({"certificateChain": chain, "notBefore": since, "notAfter": until, "beginRefreshAt": refresh});
+            // The key of both is empty.
+            let request = der::value(tag::SEQUENCE, &[&der::value(tag::SEQUENCE, &[&number, &empty, &empty])]);
+            let old = json!({"spec": {"stubPKCS10Request": STANDARD.encode(&request), "maxExpirationSeconds": 7200}});
+            let (mut errors, status) = (Errors::default(), json!({ "status": status }));
+            issued(&mut errors, &At::root(&status).key("status"), &old);
+            let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+            assert_eq!(found.join("; "), expected, "{said:?}");
+        };
+        let (utc, general) = (0x17, 0x18);
+        let dates = [(utc, "260101000000Z"), (general, "20260101020000Z")];
+        let [since, until, refresh] = ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z", "2026-01-01T01:00:00Z"];
+        check(dates, [since, until, refresh], NONE);
+        let why = "must be set to the NotBefore time encoded in the leaf certificate";
+        check(dates, [refresh, until, refresh], &wrong("notBefore", refresh, why));
+        let why = "must be set to the NotAfter time encoded in the leaf certificate";
+        check(dates, [since, refresh, refresh], &wrong("notAfter", refresh, why));
+        let why = "must be at least 10 minutes after status.notBefore";
+        check(dates, [since, until, since], &wrong("beginRefreshAt", since, why));
+        let why = "must be at least 10 minutes before status.notAfter";
+        check(dates, [since, until, until], &wrong("beginRefreshAt", until, why));
+        let short = [(utc, "260101010000Z"), (utc, "260101015959Z")];
+        let why = "status.certificateChain: Invalid value: 3599000000000: leaf certificate lifetime must be >= 1 hour";
+        check(short, [refresh, "2026-01-01T01:59:59Z", refresh], why);
+        let long = [(utc, "260101000000Z"), (utc, "260101020001Z")];
+        let why = "status.certificateChain: Invalid value: 7201000000000: leaf certificate lifetime must be <= spec.maxExpirationSeconds (7200)";
+        check(long, [since, "2026-01-01T02:00:01Z", refresh], why);
     }
 
     #[test]

@@ -242,6 +242,11 @@ fn services_keep_what_was_allocated() {
     assert!((30_000..=32_767).contains(&second) && new["spec"]["ports"][0]["nodePort"] != second);
     let (old, new) = check("v1/services", body(), json!({"spec": {"ports": [{"port": 81}]}}), &[]);
     assert_eq!(new["spec"]["ports"][0]["nodePort"], old["spec"]["ports"][0]["nodePort"]);
+    // A balancer that gives no ports any more keeps those that it has.
+    let balancer = json!({"spec": {"ports": [{"port": 80}], "type": "LoadBalancer"}});
+    let none = json!({"spec": {"allocateLoadBalancerNodePorts": false}});
+    let (old, new) = check("v1/services", balancer, none, &[]);
+    assert_eq!(new["spec"]["ports"], old["spec"]["ports"]);
     let (old, new) = check("v1/services", body(), json!({"spec": {"type": "ClusterIP"}}), &[]);
     assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
     assert!(new["spec"]["ports"][0].get("nodePort").is_none() && new["spec"].get("externalTrafficPolicy").is_none());

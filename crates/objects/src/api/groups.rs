@@ -120,6 +120,7 @@ pub mod certificates {
 
         use kubewright::k8s_openapi::ByteString;
         use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+        use serde_json::Value;
 
         types! {
             CertificateSigningRequest is ClusterResourceScope
@@ -139,6 +140,15 @@ pub mod certificates {
             }
             CertificateSigningRequestStatus {
                 certificate: Option<ByteString>, conditions: Option<Vec<CertificateSigningRequestCondition>>,
+            }
+            ClusterTrustBundle is ClusterResourceScope
+                "certificates.k8s.io/v1" "certificates.k8s.io" "v1" "clustertrustbundles" {
+                metadata: ObjectMeta, spec: ClusterTrustBundleSpec,
+            }
+            ClusterTrustBundleSpec { signer_name "signerName": Option<String>, trust_bundle "trustBundle": String }
+            PodCertificateRequest is NamespaceResourceScope
+                "certificates.k8s.io/v1" "certificates.k8s.io" "v1" "podcertificaterequests" {
+                metadata: ObjectMeta, spec: Option<Value>, status: Option<Value>,
             }
         }
     }
@@ -330,6 +340,27 @@ pub mod storage {
             VolumeAttributesClass is ClusterResourceScope
                 "storage.k8s.io/v1" "storage.k8s.io" "v1" "volumeattributesclasses" {
                 driver_name "driverName": String, metadata: ObjectMeta, parameters: Option<BTreeMap<String, String>>,
+            }
+        }
+    }
+}
+
+/// Types of `storagemigration`.
+pub mod storagemigration {
+    /// Types of `storagemigration/v1`.
+    pub mod v1 {
+        use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+
+        types! {
+            GroupResource { group: String, resource: String }
+            StorageVersionMigration is ClusterResourceScope
+                "storagemigration.k8s.io/v1" "storagemigration.k8s.io" "v1" "storageversionmigrations" {
+                metadata: ObjectMeta, spec: StorageVersionMigrationSpec,
+                status: Option<StorageVersionMigrationStatus>,
+            }
+            StorageVersionMigrationSpec { resource: GroupResource }
+            StorageVersionMigrationStatus {
+                conditions: Option<Vec<Condition>>, resource_version "resourceVersion": Option<String>,
             }
         }
     }

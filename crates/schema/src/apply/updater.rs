@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::diff::{Diff, diff};
 use super::managers::{ManagedFields, Manager, Operation, Owned};
 use super::pruning::Pruning;
-use super::shape::fields;
+use super::shape::{Form, element, fields};
 use super::views::{Changes, Views, changes, fit_entries, is_untyped, unreadable, untyped, unwritable};
 use super::{FieldSet, ObjectType, check, merge};
 use crate::{budget, measure};
@@ -164,7 +164,8 @@ pub fn update_seen(
     now: &str,
     views: &Views,
 ) -> bool {
-    if managed.entries.is_empty() && !live.is_null() {
+    if managed.entries.is_empty() && !live.is_null() || has_nameless_items(kind, live) || has_nameless_items(kind, new)
+    {
         return false;
     }
     let no_version = |owned: &Owned| owned.api_version.matches('/').count() > 1;
@@ -188,6 +189,19 @@ pub fn update_seen(
     let dropped = managed.entries.len() != known;
     let changed = follow(kind, live, new, managed, manager, version, Some(now), &others);
     cap(managed) || changed || dropped || fitted
+}
+
+/// Whether an item has none of its keys: upstream cannot look at such an object, and leaves the entries alone. In
+/// built-in kinds it is a secret of a ServiceAccount, which stands at the top.
+fn has_nameless_items(kind: &ObjectType, object: &Value) -> bool {
+    let mut fields = object.as_object().into_iter().flatten().filter(|_| !kind.is_custom());
+    fields.any(|(key, value)| {
+        let Value::Array(items) = value else { return false };
+        match kind.shape().part_or_nothing(key).shape.form([Some(value), None]) {
+            form @ Form::Items(_) => items.iter().any(|item| element(form, item).is_err()),
+            _ => false,
+        }
+    })
 }
 
 /// In which fields two objects differ, without those that a write does not change.
@@ -672,6 +686,32 @@ mod tests {
             .expect("new");
         assert_eq!(left, json!({"set": ["y"], "list": [{"k": "a"}]}));
         assert_eq!(managed.entries.len(), 1);
+    }
+
+    /// As kube-apiserver 1.37.2: secrets of a ServiceAccount may have no name.
+    #[test]
+    fn items_without_a_name_change_no_owner() {
+        let kind = ObjectType::built_in(catalog::for_kind("", "v1", "ServiceAccount").expect("built in"));
+        let manager = Manager::new("m", Operation::Update, "v1", "");
+        let (named, nameless) = (
+            json!({"secrets": [{"name": "a"}]}),
+            json!({"secrets": [{"name": "a"}, {}]}),
+        );
+        let mut managed = ManagedFields::default();
+        assert!(!update(
+            &kind,
+            &Value::Null,
+            &nameless,
+            &mut managed,
+            &manager,
+            "v1",
+            NOW
+        ));
+        assert!(managed.entries.is_empty());
+        assert!(update(&kind, &Value::Null, &named, &mut managed, &manager, "v1", NOW));
+        let before = managed.clone();
+        assert!(!update(&kind, &named, &nameless, &mut managed, &manager, "v1", NOW));
+        assert_eq!(managed, before);
     }
 
     #[test]

@@ -9,13 +9,21 @@ use kubewright::Object;
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::Api;
 use kubewright::kube::api::{Patch, PatchParams, PostParams};
-use kubewright_testing::{Cluster, Result, TestCluster};
+use kubewright_testing::{Cluster, Minor, Result, TestCluster};
 use serde_json::{Value, json};
 
 /// A cluster with a Deployment `web` of so many of these containers, and its autoscalers, of which there are none yet.
 async fn web(replicas: u32, container: Value) -> Result<(TestCluster, Api<Deployment>, Api<HorizontalPodAutoscaler>)> {
+    web_at(Minor::default(), replicas, container).await
+}
+
+async fn web_at(
+    minor: Minor,
+    replicas: u32,
+    container: Value,
+) -> Result<(TestCluster, Api<Deployment>, Api<HorizontalPodAutoscaler>)> {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-    let cluster = TestCluster::in_virtual_time(start, Cluster::builder()).await?;
+    let cluster = TestCluster::in_virtual_time(start, Cluster::builder().kubernetes_version(minor)).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(cluster.kube());
     let deployment = json!({ "metadata": { "name": "web" }, "spec": {
         "replicas": replicas, "selector": { "matchLabels": { "app": "web" } },
@@ -100,6 +108,40 @@ async fn a_target_follows_its_load() -> Result<()> {
     load("100m").await?;
     check(200, 10, "ScaleDownStabilized", "DesiredWithinRange").await?;
     check(150, 1, "ReadyForNewScale", "DesiredWithinRange").await?;
+    cluster.stop().await;
+    Ok(())
+}
+
+/// An autoscaler takes its target to zero and up again, as kube-controller-manager 1.37.2; a target that somebody else
+/// took to zero stays there.
+#[tokio::test]
+async fn a_target_goes_to_zero_and_back() -> Result<()> {
+    let (cluster, deployments, scalers) = web_at(Minor::V37, 2, plain()).await?;
+    let external = json!({ "metric": { "name": "queue" }, "target": { "type": "AverageValue", "averageValue": "10" } });
+    let scaler = json!({ "metadata": { "name": "web" }, "spec": {
+        "minReplicas": 0, "maxReplicas": 20, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "metrics": [{ "type": "External", "external": external }],
+        "behavior": { "scaleDown": { "stabilizationWindowSeconds": 0 } },
+    } });
+    let scaler = serde_json::from_value(scaler).expect("an autoscaler");
+    cluster.set_external_metric("default", "queue", "0").await?;
+    scalers.create(&PostParams::default(), &scaler).await?;
+    let check = async |size: i32, kind: &str, reason: &str| -> Result<()> {
+        cluster.advance(Duration::from_secs(40)).await?;
+        let found = deployments.get("web").await?.spec.and_then(|spec| spec.replicas);
+        let status = scalers.get("web").await?.status.expect("it has one");
+        let conditions = status.conditions.unwrap_or_default();
+        let condition = conditions.into_iter().find(|condition| condition.type_ == kind);
+        let said = condition.and_then(|condition| condition.reason);
+        assert_eq!((found, said.as_deref()), (Some(size), Some(reason)));
+        Ok(())
+    };
+    check(0, "ScaledToZero", "ScaledToZero").await?;
+    cluster.set_external_metric("default", "queue", "25").await?;
+    check(3, "ScaledToZero", "NotScaledToZero").await?;
+    let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+    deployments.patch("web", &PatchParams::default(), &none).await?;
+    check(0, "ScalingActive", "ScalingDisabled").await?;
     cluster.stop().await;
     Ok(())
 }

@@ -5,8 +5,9 @@
 //! the fields of a claim that differ are listed, where upstream shows Go's structs.
 //!
 //! Here: Nodes, Leases, CSINodes, ResourceSlices, claims, certificate requests. In `pods` pods with their status and
-//! eviction, in `tokens` tokens for their service accounts. Not here: PodCertificateRequests, which are not served.
+//! eviction, in `tokens` tokens for their service accounts, in `certificates` requests for certificates of pods.
 
+mod certificates;
 mod pods;
 mod tokens;
 
@@ -143,6 +144,7 @@ impl Request<'_> {
             },
             ("resource.k8s.io", "resourceslices") => self.check_slice(),
             ("certificates.k8s.io", "certificatesigningrequests") => self.check_certificate(),
+            ("certificates.k8s.io", "podcertificaterequests") => self.check_pod_certificate(),
             _ => Ok(()),
         }
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::super::Operation;
 use super::{Request, missing};
 use crate::authorization::{self, aggregate};
+use crate::model::Minor;
 use crate::model::facts::references;
 use crate::model::form::key;
 use crate::model::object;
@@ -82,11 +83,13 @@ impl Request<'_> {
         if self.session.decide(user, &question).is_allowed() {
             return Ok(());
         }
-        self.refuse(format!(
-            "audience {} not found in pod spec volume, {} is not authorized to request tokens for this audience",
-            quote(audience),
-            user.name
-        ))
+        let (audience, user) = (quote(audience), &user.name);
+        self.refuse(match self.session.kinds().minor() >= Minor::V37 {
+            true => format!("{user} is not authorized to request tokens for audience {audience}"),
+            false => format!(
+                "audience {audience} not found in pod spec volume, {user} is not authorized to request tokens for this audience"
+            ),
+        })
     }
 
     /// Whether a volume of the pod wants tokens for the audience, itself or by its driver.

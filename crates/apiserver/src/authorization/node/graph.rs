@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! node ← pod ← secret, configmap, service account, resource claim, claim ← volume ← secret
-//! node ← volume attachment, resource slice
+//! node ← volume attachment, resource slice, request for a certificate of a pod
 //! ```
 //!
 //! Invariant: an object is counted for a node as often as pods there refer to it, and forgotten with the last of them.
@@ -89,6 +89,8 @@ pub(super) struct Graph {
     attachments: SharedMap<Arc<str>, Arc<str>>,
     /// The node of each ResourceSlice.
     slices: SharedMap<Arc<str>, Arc<str>>,
+    /// The node of each PodCertificateRequest.
+    requests: SharedMap<Arc<str>, Arc<str>>,
 }
 
 /// The stores that decide which objects belong to nodes.
@@ -98,20 +100,28 @@ enum Store {
     Volumes,
     Attachments,
     Slices,
+    Requests,
 }
 
 /// How storage calls the stores, in the order of [`Store`].
-pub(super) const STORES: [&str; 4] = [
+pub(super) const STORES: [&str; 5] = [
     "pods",
     "persistentvolumes",
     "volumeattachments.storage.k8s.io",
     "resourceslices.resource.k8s.io",
+    "podcertificaterequests.certificates.k8s.io",
 ];
 
 impl Store {
     /// The one of [`STORES`] that has this name.
     fn named(name: &str) -> Option<Store> {
-        let all = [Store::Pods, Store::Volumes, Store::Attachments, Store::Slices];
+        let all = [
+            Store::Pods,
+            Store::Volumes,
+            Store::Attachments,
+            Store::Slices,
+            Store::Requests,
+        ];
         all.into_iter()
             .zip(STORES)
             .find_map(|(store, known)| (known == name).then_some(store))
@@ -143,6 +153,7 @@ impl Graph {
             Store::Volumes => self.put_volume(key, value),
             Store::Attachments => put_node(&mut self.attachments, key, value),
             Store::Slices => put_node(&mut self.slices, key, value),
+            Store::Requests => put_node(&mut self.requests, key, value),
         }
     }
 
@@ -232,6 +243,11 @@ impl Graph {
         self.slices.get(name).is_some_and(|its| &**its == node)
     }
 
+    /// Whether the PodCertificateRequest is the node's.
+    pub(super) fn has_request(&self, node: &str, key: &str) -> bool {
+        self.requests.get(key).is_some_and(|its| &**its == node)
+    }
+
     /// Whether nothing is left, for tests.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
@@ -241,6 +257,7 @@ impl Graph {
             && self.volumes_of.is_empty()
             && self.attachments.is_empty()
             && self.slices.is_empty()
+            && self.requests.is_empty()
     }
 }
 
@@ -301,7 +318,12 @@ mod tests {
     #[test]
     fn what_names_no_node_belongs_to_none() {
         let mut graph = Graph::default();
-        for (store, key) in [(Store::Attachments, "a"), (Store::Slices, "s"), (Store::Pods, "n/p")] {
+        for (store, key) in [
+            (Store::Attachments, "a"),
+            (Store::Slices, "s"),
+            (Store::Requests, "n/r"),
+            (Store::Pods, "n/p"),
+        ] {
             graph.take_in(store, key, Some(&json!({"spec": {"nodeName": "one"}})));
             graph.take_in(store, key, Some(&json!({"spec": {"nodeName": ""}})));
             graph.take_in(store, key, Some(&json!({"spec": {"nodeName": 7}})));

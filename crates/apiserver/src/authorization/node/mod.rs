@@ -4,8 +4,6 @@
 //! A node is a user `system:node:<name>` in the group `system:nodes`. Of some resources it may touch single objects
 //! only, those that the [`graph`] says belong to it; for all others the rules of the ClusterRole `system:node` hold. It
 //! never denies: RBAC may still allow. The plugin NodeRestriction checks the content of the written object.
-//!
-//! Not here: PodCertificateRequests, which are not served.
 
 mod graph;
 
@@ -28,6 +26,7 @@ pub struct Nodes {
     storage: Arc<dyn Storage>,
     graph: Followed<Graph>,
     rules: Vec<Rule>,
+    minor: Minor,
 }
 
 /// Why not; `Ok` is a yes.
@@ -44,6 +43,7 @@ impl Nodes {
             storage,
             graph: Followed::new(&graph::STORES),
             rules: bootstrap::cluster_role_rules(minor, "system:node"),
+            minor,
         }
     }
 
@@ -68,11 +68,14 @@ impl Nodes {
             }
             ("", "serviceaccounts") => self.service_account(node, asked),
             ("coordination.k8s.io", "leases") => lease(node, asked),
+            ("storage.k8s.io", "csinodes") if asked.subresource == "status" && self.minor >= Minor::V37 => {
+                no("CSINode status access requires CSIVolumeHealth feature")
+            }
             ("storage.k8s.io", "csinodes") => csi_node(node, asked),
             ("resource.k8s.io", "resourceslices") => self.slice(node, asked),
             ("", "nodes") => own_node(node, asked),
             ("", "pods") => self.pod(node, asked),
-            ("certificates.k8s.io", "podcertificaterequests") => no(""),
+            ("certificates.k8s.io", "podcertificaterequests") => self.pod_request(node, asked),
             _ => self.by_rules(asked),
         }
     }
@@ -151,6 +154,24 @@ impl Nodes {
                 "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
                  deletecollection",
             ),
+        }
+    }
+
+    /// `authorizePodCertificateRequest`
+    fn pod_request(&self, node: &str, asked: &Attributes) -> Answer {
+        if self.minor < Minor::V37 {
+            return no("");
+        }
+        if !asked.subresource.is_empty() {
+            return no("nodes may not access the status subresource of PodCertificateRequests");
+        }
+        match asked.verb.as_str() {
+            // NodeRestriction checks for which pod it is.
+            "create" => Ok(()),
+            "get" => self.get(node, asked, |graph, key| graph.has_request(node, key)),
+            "list" | "watch" if selects_node(node, asked) => Ok(()),
+            "list" | "watch" => no("can only list/watch podcertificaterequests with nodeName field selector"),
+            verb => no(format!("nodes may not {verb} podcertificaterequests")),
         }
     }
 

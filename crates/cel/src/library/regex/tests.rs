@@ -25,7 +25,7 @@ fn an_expression_is_shared_with_its_notes() {
 #[test]
 fn a_bounded_number_is_kept() {
     let patterns = Patterns::default();
-    let kept = |patterns: &Patterns| patterns.0.lock().expect("no test panics under the lock").len();
+    let kept = |patterns: &Patterns| patterns.compiled.lock().expect("no test panics under the lock").len();
     for number in 0..3 * KEPT {
         patterns.compile(&format!("^a{number}$")).expect("it compiles");
         assert!(kept(&patterns) <= KEPT);

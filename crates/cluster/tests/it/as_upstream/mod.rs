@@ -5,10 +5,10 @@
 //! are only those in which these controllers once differed.
 
 mod devices;
-mod migrations;
 mod policies;
 mod ranges;
 mod resizes;
+mod since_37;
 mod statefulsets;
 mod topology;
 mod volumes;
@@ -20,7 +20,7 @@ use crate::common::scenes::check_on;
 use futures::{Stream, StreamExt as _};
 use kube::Client;
 use kube::api::WatchEvent;
-use kubewright_cluster::{Cluster, Nodes};
+use kubewright_cluster::{Cluster, ClusterBuilder, Nodes};
 use serde_json::{Value, json};
 
 /// One step of a scenario.
@@ -95,7 +95,7 @@ fn has(found: &Value, wanted: &Value) -> bool {
 }
 
 /// The collections that steps look at as a whole.
-const COLLECTIONS: [&str; 6] = [JOBS, PODS, EVENTS, DEVICE_CLAIMS, SLICES, migrations::BUNDLES];
+const COLLECTIONS: [&str; 6] = [JOBS, PODS, EVENTS, DEVICE_CLAIMS, SLICES, since_37::BUNDLES];
 
 /// The changes, from now on, in the collection that is at a path, or holds the object there.
 async fn changes(client: &Client, path: &str) -> impl Stream<Item = kube::Result<WatchEvent<Value>>> {
@@ -180,7 +180,10 @@ fn messages(events: &Value, reason: &str) -> Vec<String> {
 
 /// Plays a scenario on a cluster of its own, with so many nodes.
 async fn check(name: &str, nodes: impl Into<Nodes>, steps: Vec<Step>) {
-    let builder = Cluster::builder().nodes(nodes);
+    check_with(Cluster::builder().nodes(nodes), name, steps).await;
+}
+
+async fn check_with(builder: ClusterBuilder, name: &str, steps: Vec<Step>) {
     let steps = std::sync::Mutex::new(Some(steps));
     check_on(builder, async |client| {
         let steps = steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();

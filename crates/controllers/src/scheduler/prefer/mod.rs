@@ -17,12 +17,13 @@ use kubewright_objects::api::core::v1::{Pod, PodSpec};
 use super::cache::{Cache, NodeInfo};
 use super::fit;
 use super::term::Namespaces;
+use super::volumes::Volumes;
 use kubewright_objects::NodeView;
 use kubewright_objects::meta;
 use kubewright_objects::tolerations::tolerates;
 
 /// The best that one question can say of a node.
-const BEST: i64 = 100;
+pub(super) const BEST: i64 = 100;
 
 /// What is said of each node by one plugin; nothing where it makes no difference between them.
 struct Answer {
@@ -44,6 +45,8 @@ pub(super) struct Choice<'a> {
     pub(super) all: &'a [&'a NodeView],
     pub(super) cache: &'a Cache,
     pub(super) namespaces: &'a Namespaces,
+    /// The volumes that its claims wait for, where they count (`StorageCapacityScoring`, from Kubernetes 1.37 on).
+    pub(super) volumes: Option<&'a Volumes>,
 }
 
 impl Choice<'_> {
@@ -74,6 +77,11 @@ impl Choice<'_> {
             answer("NodeResourcesFit", 1, Some(rooms.least())),
             answer("NodeResourcesBalancedAllocation", 1, rooms.balance()),
             answer("ImageLocality", 1, images::scores(spec, self.nodes, self.all)),
+            answer(
+                "VolumeBinding",
+                1,
+                self.volumes.map(|volumes| volumes.scores(self.nodes)),
+            ),
         ]
     }
 }
@@ -153,6 +161,7 @@ mod tests {
             all: &all,
             cache: &cache,
             namespaces: &Namespaces::new(),
+            volumes: None,
         };
         let scores = choice.scores();
         let best = scores.iter().max().expect("three");

@@ -53,6 +53,7 @@ fn check(number: usize, case: &Case) {
         all: &all,
         cache: &cache,
         namespaces: &Namespaces::new(),
+        volumes: None,
     };
     let found = choice.answers().into_iter().filter_map(|answer| {
         let scores = answer.scores?.iter().map(|score| score * answer.weight).collect();

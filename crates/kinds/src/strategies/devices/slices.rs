@@ -13,7 +13,7 @@ use super::super::pods::scheduling::node_selector;
 use super::capacity::request_policy;
 use super::{DEVICE_CLASS, EFFECTS, driver_name, label, limited, name_of_driver, named, pool_name, set};
 use kubewright_model::facts::amounts::is_native;
-use kubewright_model::{Empties, MetadataChecks, NameRule, Strategy, StrategyContext, UnknownField};
+use kubewright_model::{Empties, MetadataChecks, NameRule, Strategy, UnknownField};
 
 /// How long a value may be.
 const MAX_VALUE: usize = 64;
@@ -46,14 +46,9 @@ pub(crate) const DEVICES: Strategy = Strategy {
             }
         }
     },
-    prepare_create: |object, context| {
-        drop_disabled(object);
-        note_time(object, context);
-    },
-    prepare_update: |new, _, context| {
-        drop_disabled(new);
-        note_time(new, context);
-    },
+    default_time: Some(note_time),
+    prepare_create: |object, _| drop_disabled(object),
+    prepare_update: |new, _, _| drop_disabled(new),
     validate_create: |new| slice(new, &Value::Null),
     warnings: |new, _| {
         let driver = At::root(new).keys(&["spec", "driver"]);
@@ -103,13 +98,12 @@ fn drop_disabled(slice: &mut Value) {
 }
 
 /// Taints say since when they are there.
-fn note_time(slice: &mut Value, context: &StrategyContext<'_>) {
-    let now = kubewright_model::env::rfc3339(context.env.now());
+fn note_time(slice: &mut Value, now: &str) {
     let Some(spec) = slice.as_object_mut().and_then(|slice| child(slice, "spec")) else {
         return;
     };
     for device in each(spec, "devices") {
-        each(device, "taints").for_each(|taint| fill_text(taint, "timeAdded", &now));
+        each(device, "taints").for_each(|taint| fill_text(taint, "timeAdded", now));
     }
 }
 

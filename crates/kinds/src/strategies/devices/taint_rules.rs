@@ -10,7 +10,7 @@ use super::super::policy::conditions;
 use super::super::system::{empty_status, ensure_status};
 use super::slices::taint;
 use super::{driver_name, label, pool_name};
-use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy, StrategyContext};
+use kubewright_model::{GenerationRule, PLAIN, StatusMetadata, Strategy};
 
 /// How many conditions a status may have.
 const MAX_CONDITIONS: usize = 8;
@@ -21,19 +21,17 @@ pub(crate) const TAINT_RULE: Strategy = Strategy {
     generation: GenerationRule::Spec,
     status_metadata: StatusMetadata::RESET,
     default: ensure_status,
-    prepare_create: |object, context| {
-        empty_status(object);
-        note_time(object, context);
-    },
+    default_time: Some(note_time),
+    prepare_create: |object, _| empty_status(object),
     prepare_update: |new, old, context| {
         keep(new, old, "status");
         // The time is that of the effect, unless the client says another one.
         let of = |object: &Value, field: &str| get(object, &["spec", "taint", field]).clone();
         let changed = of(new, "effect") != of(old, "effect") && of(new, "timeAdded") == of(old, "timeAdded");
         if changed && let Some(taint) = new.pointer_mut("/spec/taint").and_then(Value::as_object_mut) {
-            taint.remove("timeAdded");
+            let now = kubewright_model::env::rfc3339(context.env.now());
+            taint.insert("timeAdded".to_owned(), now.into());
         }
-        note_time(new, context);
     },
     validate_create: rule,
     validate_update: |new, _| rule(new),
@@ -50,11 +48,10 @@ pub(crate) const TAINT_RULE: Strategy = Strategy {
 };
 
 /// A taint says since when it is there (`SetDefaults_DeviceTaint`).
-fn note_time(rule: &mut Value, context: &StrategyContext<'_>) {
-    let now = kubewright_model::env::rfc3339(context.env.now());
+fn note_time(rule: &mut Value, now: &str) {
     let spec = rule.as_object_mut().and_then(|rule| child(rule, "spec"));
     if let Some(taint) = spec.and_then(|spec| child(spec, "taint")) {
-        fill_text(taint, "timeAdded", &now);
+        fill_text(taint, "timeAdded", now);
     }
 }
 

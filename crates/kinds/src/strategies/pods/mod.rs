@@ -49,7 +49,12 @@ pub(crate) const POD: Strategy = Strategy {
 /// The same from Kubernetes 1.37 on: pod-level resources are completed when the containers are known that plugins put in,
 /// and clients that do not know a field do not remove it.
 pub(crate) const POD_SINCE_37: Strategy = Strategy {
-    default: defaults::pod_but_whole,
+    default: |pod| {
+        defaults::pod_but_whole(pod);
+        if let Some(spec) = pod.as_object_mut().and_then(|pod| child(pod, "spec")) {
+            end_in_time(spec);
+        }
+    },
     prepare_create: |pod, context| {
         if let Some(spec) = pod.as_object_mut().and_then(|pod| child(pod, "spec")) {
             defaults::complete_whole(spec);
@@ -126,10 +131,7 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
     drop_disabled(object, context);
     if let Some(spec) = ensure(object, "spec") {
         admit(spec);
-        let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
-        if grace.is_some_and(|seconds| seconds < 0) {
-            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
-        }
+        end_in_time(spec);
     }
     let mut status = json!({"phase": "Pending", "qosClass": class});
     if gated {
@@ -143,6 +145,14 @@ fn prepare_create(pod: &mut Value, context: &StrategyContext<'_>) {
         }]);
     }
     object.insert("status".to_owned(), status);
+}
+
+/// A pod that asks for less than no time to end gets a second (`SetDefaults_Pod`; up to 1.36 `PrepareForCreate`).
+fn end_in_time(spec: &mut Object) {
+    let grace = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
+    if grace.is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+    }
 }
 
 /// Removes fields of a workload's template that have no effect (`DropDisabledTemplateFields`).

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
-use super::node_ports::{Ports, health_check_port, keep_node_ports, needs_node_ports, node_ports};
+use super::node_ports::{Ports, health_check_port, keep_node_ports, node_ports};
 use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::strategies::check::{At, Errors, Object, each, get};
 use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unallocated};
@@ -133,7 +133,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
             set(service, "clusterIPs", list(old, "clusterIPs"));
         }
     }
-    if needs_node_ports(service) && needs_node_ports(old) {
+    if may_have_node_ports(type_of(service)) && may_have_node_ports(type_of(old)) {
         keep_node_ports(service, old);
     }
     if needs_health_check_port(service)
@@ -365,7 +365,7 @@ fn drop_what_the_type_lacks(service: &mut Value, old: &Value) {
             remove(service, "ipFamilyPolicy");
         }
     }
-    if goes(needs_node_ports, service) {
+    if goes(|service| may_have_node_ports(type_of(service)), service) {
         let old_ports: BTreeSet<i64> = node_ports(old).collect();
         let has_no_new = node_ports(service).all(|port| old_ports.contains(&port));
         if let (true, Some(spec)) = (has_no_new, spec(service)) {

@@ -13,7 +13,8 @@ use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unalloc
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-pub(super) fn needs_node_ports(service: &Value) -> bool {
+/// Whether ports that the client does not choose are given (`shouldAllocateNodePorts`).
+fn is_given_node_ports(service: &Value) -> bool {
     match type_of(service) {
         "NodePort" => true,
         "LoadBalancer" => get(service, &["spec", "allocateLoadBalancerNodePorts"]) != &json!(false),
@@ -111,7 +112,7 @@ impl Ports<'_> {
         let asked = PortNumbers::all(service);
         let mut numbers = BTreeMap::new();
         for (index, wanted) in asked.iter().enumerate() {
-            if wanted.node == 0 && !needs_node_ports(service) {
+            if wanted.node == 0 && !is_given_node_ports(service) {
                 continue;
             }
             let number = match (numbers.get(&wanted.port).copied(), wanted.node) {
@@ -141,7 +142,7 @@ impl Ports<'_> {
         let held: BTreeSet<i64> = node_ports(old).collect();
         let mut seen = BTreeSet::new();
         for (index, wanted) in PortNumbers::all(service).into_iter().enumerate() {
-            if wanted.node == 0 && !needs_node_ports(service) {
+            if wanted.node == 0 && !is_given_node_ports(service) {
                 continue;
             }
             let number = if wanted.node == 0 {

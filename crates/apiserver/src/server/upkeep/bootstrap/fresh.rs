@@ -111,7 +111,10 @@ mod tests {
                 let words = [(&*uid, "uid"), (&now, "now"), (today, "today")];
                 let range = [(range.to_string(), "range"), (range.first().to_string(), "address")];
                 let range = range.iter().map(|(text, word)| (&**text, *word));
-                let ordered = Ordered::new(&value, Kinds::of_tests().order_of_store()(&store));
+                let ordered = Ordered::new(
+                    &value,
+                    Kinds::of_tests(crate::Minor::default()).order_of_store()(&store),
+                );
                 let written = serde_json::to_string(&ordered).expect("a JSON value");
                 let text = words.into_iter().chain(range).fold(written, |text, (from, word)| {
                     text.replace(&format!("\"{from}\""), &format!("\"@{word}\""))

@@ -1,11 +1,9 @@
-//! Kinds that are new in Kubernetes 1.37: as kube-controller-manager 1.37.2 treats them.
-
-use std::sync::{Mutex, PoisonError};
+//! What is new in Kubernetes 1.37, as kube-controller-manager 1.37.2 treats it.
 
 use kubewright_cluster::{Cluster, Minor};
 use serde_json::{Value, json};
 
-use super::{Create, Is, Merge, Step, check_on, play};
+use super::{CLAIM, Create, Delete, Is, Merge, Step, VOLUMES, check_with, claim};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.mig.io";
@@ -13,13 +11,8 @@ const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1/storageversionmigrati
 pub(super) const BUNDLES: &str = "/apis/certificates.k8s.io/v1/clustertrustbundles";
 
 async fn check(name: &str, steps: Vec<Step>) {
-    let builder = Cluster::builder().kubernetes_version(Minor::V37);
-    let steps = Mutex::new(Some(steps));
-    check_on(builder, async |client| {
-        let steps = steps.lock().unwrap_or_else(PoisonError::into_inner).take();
-        play(&client, name, steps.unwrap_or_default()).await;
-    })
-    .await;
+    let builder = Cluster::builder().nodes(1).kubernetes_version(Minor::V37);
+    check_with(builder, name, steps).await;
 }
 
 fn migration(name: &str, group: &str, resource: &str) -> Step {
@@ -92,4 +85,63 @@ async fn the_authority_is_published() {
     let spec = json!({ "signerName": "kubernetes.io/kube-apiserver-serving", "trustBundle": "*" });
     let published = json!({ "items": [{ "metadata": { "name": "*" }, "spec": spec }] });
     check("the bundle is there", vec![Is(BUNDLES, published)]).await;
+}
+
+const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
+const SET: &str = "/apis/apps/v1/namespaces/default/statefulsets/db";
+
+fn set(replicas: u32, strategy: &Value) -> Step {
+    let template = json!({ "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": "app:1" }] } });
+    let spec = json!({ "serviceName": "db", "replicas": replicas, "selector": { "matchLabels": { "app": "db" } },
+        "template": template, "updateStrategy": strategy });
+    Create(
+        SETS,
+        json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" }, "spec": spec }),
+    )
+}
+
+#[tokio::test]
+async fn updates_of_stateful_sets() {
+    // New pods fit no node: two of the old ones have gone, and the lower of these must be ready first.
+    let nowhere = json!({ "spec": { "template": { "spec": { "nodeSelector": { "no": "where" } } } } });
+    let status = json!({ "replicas": 3, "readyReplicas": 2, "availableReplicas": 2, "currentReplicas": 2, "updatedReplicas": 1 });
+    let steps = vec![
+        set(
+            4,
+            &json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 2 } }),
+        ),
+        Is(SET, json!({ "status": { "readyReplicas": 4, "currentReplicas": 4 } })),
+        Merge(SET, nowhere),
+        Is(SET, json!({ "status": status })),
+    ];
+    check("two pods may be unavailable", steps).await;
+
+    let labels = json!({ "spec": { "template": { "metadata": { "labels": { "v": "2" } } } } });
+    let status = |current: Option<u32>, updated: Option<u32>| json!({ "status": { "readyReplicas": 2, "currentReplicas": current, "updatedReplicas": updated } });
+    let steps = vec![
+        set(2, &json!({ "type": "OnDelete" })),
+        Is(SET, status(Some(2), Some(2))),
+        Merge(SET, labels),
+        Is(SET, status(Some(2), None)),
+        Delete("/api/v1/namespaces/default/pods/db-0"),
+        Is(SET, status(Some(1), Some(1))),
+        Delete("/api/v1/namespaces/default/pods/db-1"),
+        Is(SET, status(Some(2), Some(2))),
+    ];
+    check("an update by deletes comes to its end", steps).await;
+}
+
+#[tokio::test]
+async fn claims_that_no_pod_uses() {
+    let volume = json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "v" }, "spec": {
+        "capacity": { "storage": "2Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "slow",
+        "hostPath": { "path": "/x" } } });
+    let unused = json!({ "type": "Unused", "status": "True", "reason": "NoPodsUsingPVC",
+        "message": "No pods are currently referencing this PVC", "lastTransitionTime": "*" });
+    let steps = vec![
+        Create(VOLUMES, volume),
+        claim("c", "slow"),
+        Is(CLAIM, json!({ "status": { "phase": "Bound", "conditions": [unused] } })),
+    ];
+    check("a bound claim", steps).await;
 }
