@@ -67,7 +67,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--definitions" => definitions = args.next().map(PathBuf::from),
+            "--definitions" => {
+                let file = args.next();
+                let file = file.ok_or_else(|| format!("kubernetes: --definitions takes a file\n{usage}"))?;
+                definitions = Some(PathBuf::from(file));
+            }
             "--check" => check.push(arg.clone()),
             text if version.is_none() && !text.starts_with('-') => version = Some(text),
             other => return Err(format!("kubernetes: unknown argument {other:?}\n{usage}")),

@@ -37,7 +37,8 @@
 //! ([`Program::result_type`]): a rule must be [`Bool`](types::Type::Bool), a message
 //! [`String`](types::Type::String).
 //!
-//! Invariant: every error message is that of cel-go 0.26 and Kubernetes 1.36, including the position.
+//! Invariant: every error message is that of cel-go 0.26 and Kubernetes 1.36, including the position. Where 1.37 answers
+//! otherwise, the evaluation asks for the version.
 //!
 //! # Where to change what
 //!

@@ -221,7 +221,8 @@ pub struct Strategy {
     pub grace_period: fn(&Value) -> Option<GracePeriod>,
     /// Fills in defaults after decoding, on create and on update (the `SetDefaults_…` functions of the kind).
     pub default: fn(&mut Value),
-    /// Fills in the present time where a default is that: the client owns it like other defaults.
+    /// Fills in the present time where that is the default. The client that wrote the object owns the field, as it owns
+    /// other defaults.
     pub default_time: Option<fn(&mut Value, &str)>,
     /// `PrepareForCreate`: drops the fields that a client may not set, fills in those that the server sets.
     pub prepare_create: fn(&mut Value, &StrategyContext<'_>),

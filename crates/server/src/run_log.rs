@@ -1,10 +1,10 @@
 //! The file of a run log, which a thread of its own writes.
 //!
-//! Who records never waits: what the thread cannot take is counted, and the count is written. A member follows at the
-//! latest a quarter of a second after the first entry in it, so that the file can be read while it grows. A file that
-//! reaches its limit is renamed to `FILE.old`, in the place of the one before, and a new one begins: both together hold
-//! the latest entries. Invariants: memory is bounded, also for large objects; a failed write ends the log and is told to
-//! the program's log and to [`RunLog::finish`]; a file that is no run log is not written to.
+//! Who records while it happens never waits: what the thread cannot take is counted, and the count is written. A member
+//! follows at the latest a quarter of a second after the first entry in it, so that the file can be read while it
+//! grows. A file that reaches its limit is renamed to `FILE.old`, in the place of the one before, and a new one begins:
+//! both together hold the latest entries. Invariants: memory is bounded, also for large objects; a failed write ends
+//! the log and is told to the program's log and to [`RunLog::finish`]; a file that is no run log is not written to.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -91,8 +91,17 @@ impl RunLog {
         }
     }
 
-    /// Takes an entry that has its time already.
+    /// Takes an entry that has its time already, and waits while the thread is behind. For who records after the fact.
     pub fn add(&self, entry: Entry) {
+        self.shared.bytes.fetch_add(size(&entry), Ordering::Relaxed);
+        // The thread is gone when it failed, which `finish` tells.
+        let _gone = self.queue.send(Message::Entry(Box::new(entry)));
+    }
+}
+
+impl Recorder for RunLog {
+    fn record(&self, mut entry: Entry) {
+        entry.at = self.began.elapsed();
         let bytes = size(&entry);
         let waits = self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         let is_full = waits.saturating_add(bytes) > WAITING_BYTES;
@@ -105,13 +114,6 @@ impl RunLog {
             self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.shared.missed.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl Recorder for RunLog {
-    fn record(&self, mut entry: Entry) {
-        entry.at = self.began.elapsed();
-        self.add(entry);
     }
 }
 
@@ -298,6 +300,17 @@ mod tests {
         log.record(commit(2, "{}"));
         log.finish().expect("it is written");
         assert_eq!(read(&path), (vec![2], 1));
+    }
+
+    #[test]
+    fn who_comes_later_waits() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.log");
+        let log = RunLog::open(&path, RunLog::MAX_BYTES).expect("it opens");
+        let many = 2 * u64::try_from(WAITING).expect("a number");
+        (0..many).for_each(|number| log.add(commit(number, "{}")));
+        log.finish().expect("it is written");
+        assert_eq!(read(&path), ((0..many).collect(), 0));
     }
 
     #[test]

@@ -18,7 +18,11 @@ use rustls::pki_types::SignatureVerificationAlgorithm;
 const RSA: &[u8] = &[
     0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
 ];
-/// And of its signatures with SHA-1: sha1WithRSAEncryption, and NULL.
+/// The same of a key on the curve P-521, whose signatures cannot be verified here: id-ecPublicKey, and secp521r1.
+const P521: &[u8] = &[
+    0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23,
+];
+/// And of the signatures of an RSA key with SHA-1: sha1WithRSAEncryption, and NULL.
 const RSA_SHA1: &[u8] = &[
     0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x05, 0x05, 0x00,
 ];
@@ -30,10 +34,11 @@ pub(crate) fn algorithms() -> WebPkiSupportedAlgorithms {
     *ALGORITHMS
 }
 
-/// Whether a request for a certificate is signed with the key in it; true for keys of other kinds (P-521).
+/// Whether a request for a certificate is signed with the key in it; true for keys on P-521.
 pub(crate) fn proves(request: &SigningRequest) -> bool {
-    Key::of(&request.key)
-        .is_ok_and(|key| !key.is_known() || key.signed_request(&request.signed, &request.algorithm, &request.signature))
+    Key::of(&request.key).is_ok_and(|key| {
+        key.algorithm == P521 || key.signed_request(&request.signed, &request.algorithm, &request.signature)
+    })
 }
 
 /// A key and its kind.
@@ -75,12 +80,6 @@ impl<'a> Key<'a> {
     pub(crate) fn signed_handshake(self, message: &[u8], scheme: SignatureScheme, signature: &[u8]) -> bool {
         let mut fitting = algorithms().mapping.iter().filter(|(known, _)| *known == scheme);
         fitting.any(|(_, all)| all.iter().any(|one| self.verifies(*one, message, signature)))
-    }
-
-    /// Whether signatures of such a key can be verified.
-    fn is_known(self) -> bool {
-        let mut all = algorithms().all.iter();
-        all.any(|one| one.public_key_alg_id().as_ref() == self.algorithm)
     }
 
     fn verifies(self, algorithm: &dyn SignatureVerificationAlgorithm, message: &[u8], signature: &[u8]) -> bool {

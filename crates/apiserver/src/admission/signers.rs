@@ -18,8 +18,8 @@ use crate::model::status::Status;
 use crate::values::get;
 
 const GROUP: &str = "certificates.k8s.io";
-/// By how many seconds the clocks of a signer and of the server may differ.
-const CLOCKS_DIFFER: u64 = 5 * 60;
+/// By how much the clocks of a signer and of the server may differ.
+const CLOCKS_DIFFER: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,8 +81,8 @@ impl Signers {
         }
         let since = get(new, &["status", "notBefore"]);
         let begins = since.as_str().and_then(|since| since.parse::<jiff::Timestamp>().ok());
-        let now = session.env().now().as_second();
-        if begins.is_some_and(|begins| begins.as_second().abs_diff(now) > CLOCKS_DIFFER) {
+        let now = session.env().now();
+        if begins.is_some_and(|begins| begins.duration_since(now).abs() >= CLOCKS_DIFFER) {
             let why = "must be set to within 5 minutes of kube-apiserver's current time";
             return refuse(FieldError::invalid("status.notBefore", since.clone(), why));
         }

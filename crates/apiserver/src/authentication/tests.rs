@@ -31,6 +31,10 @@ impl Signer for TestSigner {
     fn jwk(&self) -> Result<Value, SignerError> {
         Ok(json!({"kid": self.0, "alg": "TEST"}))
     }
+
+    fn proves(&self, _: &SigningRequest) -> bool {
+        true
+    }
 }
 
 const ISSUER: &str = "https://issuer";

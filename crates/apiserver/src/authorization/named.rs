@@ -1,5 +1,5 @@
-//! Authorizers whose reasons say whose they are, as those of kube-apiserver do from 1.37 on: `node: no relationship found
-//! …` (`union.NamedAuthorizer`). Only who has no opinion is named: an answer stands for itself.
+//! Authorizers with names. From 1.37 on, a reason for no opinion begins with the authorizer's name: `node: no relationship
+//! found …` (`union.NamedAuthorizer`). The reason of an allow or a deny is not changed.
 
 use std::sync::Arc;
 

@@ -64,13 +64,19 @@ impl<'a> Interpreter<'a, '_> {
     /// Refuses a call that would take more memory than the budget stands for.
     fn reserve(&self, call: &Call, values: &[Value<'a>]) -> Result<(), Error> {
         if let ("lists.range", [Value::Int(count)]) = (&*call.function, values) {
+            // Older versions give an empty list for a negative size, and know no largest one.
+            const MOST: i64 = 1_000_000;
+            let why = match *count {
+                _ if self.patterns.minor() < Minor::V37 => None,
+                ..0 => Some(format!("lists.range: size must be non-negative, got {count}")),
+                0..=MOST => None,
+                _ => Some(format!("lists.range: size {count} exceeds maximum allowed ({MOST})")),
+            };
+            if let Some(why) = why {
+                return Err(Error::new(why));
+            }
             if u64::try_from(*count).is_ok_and(|count| count > self.limit) {
                 return Err(Error::CostExceeded);
-            }
-            // Older versions give an empty list.
-            if *count < 0 && self.patterns.minor() >= Minor::V37 {
-                let why = format!("lists.range: size must be non-negative, got {count}");
-                return Err(Error::new(why));
             }
         }
         let size = match (&*call.function, values) {

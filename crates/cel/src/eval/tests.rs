@@ -57,6 +57,11 @@ fn functions_are_those_of_the_version() {
     for (source, older, newer) in [
         ("lists.range(-1).size()", "0", negative),
         ("lists.range(2).size()", "2", "2"),
+        (
+            "lists.range(1000001).size()",
+            "operation cancelled: actual cost limit exceeded",
+            "lists.range: size 1000001 exceeds maximum allowed (1000000)",
+        ),
         ("dyn(1).orValue(2)", "1", "no such overload"),
         (
             "dyn(1).or(optional.of(2)).value()",

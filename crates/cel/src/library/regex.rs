@@ -62,8 +62,8 @@ const KEPT_WEIGHT: usize = 2_000;
 /// The most memory in which a compiled expression notes its states for a text, for each thread.
 const NOTES: usize = 256 * 1024;
 
-/// The compiled expressions of a caller that evaluates rules again and again, and the version of Kubernetes whose
-/// functions it has: a server has one. At most `KEPT` expressions, none larger than `KEPT_WEIGHT`; when it is full it
+/// What the evaluations of a server share: the version of Kubernetes whose functions they have, and the compiled
+/// expressions. At most `KEPT` expressions, none larger than `KEPT_WEIGHT`; when it is full it
 /// begins anew.
 #[derive(Debug, Default)]
 pub struct Patterns {

@@ -1,7 +1,7 @@
-//! Targets without pods (`HPAScaleToZero`): one that its autoscaler took to zero is taken up again, and one that somebody
-//! else took there stays.
+//! Targets without pods (`HPAScaleToZero`). An autoscaler takes a target up again that it took to zero itself. A target
+//! that somebody else took to zero stays there.
 //!
-//! A condition remembers which of both it is. It is written from Kubernetes 1.37 on, where autoscalers may go to zero.
+//! The condition `ScaledToZero` tells the two apart. It is written from Kubernetes 1.37 on.
 
 use kubewright_objects::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition};
 

@@ -235,16 +235,28 @@ fn weakness(key: &[u8]) -> Result<Option<(Option<String>, &'static str)>, &'stat
     const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
     const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
     const P224: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x21];
+    const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+    const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
+    const P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
+    const NULL: u8 = 0x05;
     const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     let mut parts = Reader::of_one(key, tag::SEQUENCE)?;
     let mut algorithm = parts.enter(tag::SEQUENCE)?;
     Ok(match algorithm.value(tag::IDENTIFIER)?.contents {
-        ED25519 => None,
-        ECDSA => (algorithm.value(tag::IDENTIFIER)?.contents == P224).then(|| {
-            let why = "elliptic public keys must use curve P256, P384, or P521";
-            (Some("curve P-224".to_owned()), why)
-        }),
+        ED25519 => {
+            algorithm.end()?;
+            None
+        }
+        ECDSA => match algorithm.value(tag::IDENTIFIER)?.contents {
+            P256 | P384 | P521 => None,
+            P224 => {
+                let why = "elliptic public keys must use curve P256, P384, or P521";
+                Some((Some("curve P-224".to_owned()), why))
+            }
+            _ => return Err("the elliptic curve is not known"), // as Go reads keys
+        },
         RSA => {
+            algorithm.value(NULL)?; // Go reads no RSA key without it
             let mut numbers = Reader::of_one(parts.bytes()?, tag::SEQUENCE)?;
             let modulus = numbers.value(tag::INTEGER)?.contents;
             let bits = 8 * modulus.iter().skip_while(|byte| **byte == 0).count();
@@ -267,7 +279,7 @@ fn end(object: &Value) -> Option<&str> {
     ended.find_map(|one| ENDS.contains(&one.key("type").text()).then(|| one.key("type").text()))
 }
 
-/// `ValidatePodCertificateRequestStatusUpdate`.
+/// `ValidatePodCertificateRequestStatusUpdate`, without the DNS names and mail addresses of the certificate.
 fn pod_status(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let status = At::root(new).key("status");
@@ -347,10 +359,10 @@ fn issued(errors: &mut Errors, status: &At<'_>, old: &Value) {
     let mut leaf = None;
     for block in pem::blocks(chain.text()) {
         if block.kind != "CERTIFICATE" {
-            return errors.invalid(
-                &chain,
-                "issued certificate chain must consist entirely of CERTIFICATE PEM blocks",
-            );
+            // As upstream writes it behind the leaf.
+            let word = if leaf.is_none() { "CERTIFICATE" } else { "CERTFICATE" };
+            let why = format!("issued certificate chain must consist entirely of {word} PEM blocks");
+            return errors.invalid(&chain, why);
         }
         if one_certificate(&mut Reader::new(&block.bytes)).is_err() {
             let which = if leaf.is_none() { "leaf" } else { "intermediate" };
@@ -490,13 +502,12 @@ mod tests {
 
     #[test]
     fn keys_of_pods_are_strong() {
-        let check = |algorithm: &[u8], parameter: Option<&[u8]>, key: &[u8], expected: Option<(&str, &str)>| {
-            let identifiers = [Some(algorithm), parameter].into_iter().flatten();
-            let identifiers: Vec<u8> = identifiers
-                .flat_map(|one| der::value(tag::IDENTIFIER, &[one]))
-                .collect();
-            let algorithm = der::value(tag::SEQUENCE, &[&identifiers]);
-            let key = der::value(tag::SEQUENCE, &[&algorithm, &der::value(tag::BITS, &[&[0], key])]);
+        let of = |algorithm: &[u8], parameter: &[u8], key: &[u8]| {
+            let algorithm = der::value(tag::SEQUENCE, &[&der::value(tag::IDENTIFIER, &[algorithm]), parameter]);
+            der::value(tag::SEQUENCE, &[&algorithm, &der::value(tag::BITS, &[&[0], key])])
+        };
+        let check = |algorithm: &[u8], parameter: &[u8], key: &[u8], expected: Option<(&str, &str)>| {
+            let key = of(algorithm, parameter, key);
             let found = weakness(&key).expect("a key");
             let found = found
                 .as_ref()
@@ -509,20 +520,21 @@ mod tests {
             let number = der::value(tag::INTEGER, &[&[0], &vec![0xff; bytes]]);
             der::value(tag::SEQUENCE, &[&number, &der::value(tag::INTEGER, &[&[3]])])
         };
-        check(&[0x2b, 0x65, 0x70], None, &[7; 32], None);
-        check(&ecdsa, Some(&[0x2b, 0x81, 0x04, 0x00, 0x23]), &[4], None);
+        let curve = |last: u8| der::value(tag::IDENTIFIER, &[&[0x2b, 0x81, 0x04, 0x00, last]]);
+        let null = der::value(0x05, &[]);
+        check(&[0x2b, 0x65, 0x70], &[], &[7; 32], None);
+        check(&ecdsa, &curve(0x23), &[4], None);
         let why = "elliptic public keys must use curve P256, P384, or P521";
-        check(
-            &ecdsa,
-            Some(&[0x2b, 0x81, 0x04, 0x00, 0x21]),
-            &[4],
-            Some(("curve P-224", why)),
-        );
-        check(&rsa, None, &modulus(384), None);
+        check(&ecdsa, &curve(0x21), &[4], Some(("curve P-224", why)));
+        check(&rsa, &null, &modulus(384), None);
         let why = "RSA keys must have modulus size 3072 or 4096";
-        check(&rsa, None, &modulus(256), Some(("2048-bit modulus", why)));
+        check(&rsa, &null, &modulus(256), Some(("2048-bit modulus", why)));
         let why = "unknown public key type; supported types are Ed25519, ECDSA, and RSA";
-        check(&[0x2b, 0x65, 0x6e], None, &[7; 32], Some(("-", why)));
+        check(&[0x2b, 0x65, 0x6e], &[], &[7; 32], Some(("-", why)));
+        // What Go does not read: secp256k1, RSA without NULL, Ed25519 with it.
+        assert!(weakness(&of(&ecdsa, &curve(0x0a), &[4])).is_err());
+        assert!(weakness(&of(&rsa, &[], &modulus(384))).is_err());
+        assert!(weakness(&of(&[0x2b, 0x65, 0x70], &null, &[7; 32])).is_err());
     }
 
     #[test]

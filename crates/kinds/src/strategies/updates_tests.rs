@@ -245,8 +245,12 @@ fn services_keep_what_was_allocated() {
     // A balancer that gives no ports any more keeps those that it has.
     let balancer = json!({"spec": {"ports": [{"port": 80}], "type": "LoadBalancer"}});
     let none = json!({"spec": {"allocateLoadBalancerNodePorts": false}});
-    let (old, new) = check("v1/services", balancer, none, &[]);
+    let (old, new) = check("v1/services", balancer.clone(), none, &[]);
     assert_eq!(new["spec"]["ports"], old["spec"]["ports"]);
+    // One whose ports are written without their numbers gives them up.
+    let none = json!({"spec": {"allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]}});
+    let (_, new) = check("v1/services", balancer, none, &[]);
+    assert_eq!(new["spec"]["ports"][0].get("nodePort"), None);
     let (old, new) = check("v1/services", body(), json!({"spec": {"type": "ClusterIP"}}), &[]);
     assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
     assert!(new["spec"]["ports"][0].get("nodePort").is_none() && new["spec"].get("externalTrafficPolicy").is_none());

@@ -191,8 +191,8 @@ pub fn update_seen(
     cap(managed) || changed || dropped || fitted
 }
 
-/// Whether an item has none of its keys: upstream cannot look at such an object, and leaves the entries alone. In
-/// built-in kinds it is a secret of a ServiceAccount, which stands at the top.
+/// Whether an item of a list lacks its key. Upstream cannot read such an object, and leaves managedFields as they are. Of
+/// the built-in kinds only a ServiceAccount has such items, its secrets; so only lists at the top are looked at.
 fn has_nameless_items(kind: &ObjectType, object: &Value) -> bool {
     let mut fields = object.as_object().into_iter().flatten().filter(|_| !kind.is_custom());
     fields.any(|(key, value)| {

@@ -90,6 +90,8 @@ pub enum Fault {
         resource: String,
         /// Which of its events.
         event: usize,
+        /// Only this kind is old, and all others are as they are: an API server has a watch cache for each of them.
+        alone: bool,
     },
     /// No process is there while the user makes this step and the next one.
     Down {
@@ -140,7 +142,8 @@ impl Fault {
             Fault::Cut { .. } => "cut",
             Fault::Late { .. } => "late",
             Fault::Stale { .. } => "stale",
-            Fault::Past { .. } => "past",
+            Fault::Past { alone: false, .. } => "past",
+            Fault::Past { alone: true, .. } => "lagging",
             Fault::Down { .. } => "down",
             Fault::Deleted { .. } => "deleted",
             Fault::Pair(_) => "pair",
@@ -224,6 +227,11 @@ impl Fault {
             Fault::Cut { .. } => "the connection breaks in the middle of this",
             Fault::Late { .. } => return format!("it comes {} late", time(pace.late)),
             Fault::Stale { after, sees } if after == sees => "the operator starts anew",
+            Fault::Past {
+                alone: true, resource, ..
+            } => {
+                return format!("the operator starts anew and for {long} sees {resource} as they were");
+            }
             Fault::Stale { .. } | Fault::Past { .. } => {
                 return format!("the operator starts anew and for {long} sees an older world");
             }
@@ -264,7 +272,9 @@ impl fmt::Display for Fault {
             Fault::Late { resource } => write!(f, "{class}@{resource}"),
             Fault::Down { step } => write!(f, "{class}@{step}"),
             Fault::Stale { after, sees } => write!(f, "{class}@{after}#{sees}"),
-            Fault::Past { after, resource, event } => write!(f, "{class}@{after}#{resource}#{event}"),
+            Fault::Past {
+                after, resource, event, ..
+            } => write!(f, "{class}@{after}#{resource}#{event}"),
             Fault::Deleted { after, object } => write!(f, "{class}@{after}#{object}"),
             Fault::Pair(pair) => write!(f, "{}+{}", pair[0], pair[1]),
             at_write => write!(f, "{class}@{}", at_write.write().unwrap_or_default()),
@@ -315,12 +325,13 @@ impl FromStr for Fault {
                 after: number(first)?,
                 sees: second,
             },
-            "past" => {
+            "past" | "lagging" => {
                 let (after, resource) = first.split_once('#').ok_or_else(unreadable)?;
                 Fault::Past {
                     after: number(after)?,
                     resource: resource.to_owned(),
                     event: second,
+                    alone: class == "lagging",
                 }
             }
             "deleted" => Fault::Deleted {
@@ -360,6 +371,13 @@ mod tests {
                 after: 2,
                 resource: pods(),
                 event: 4,
+                alone: false,
+            },
+            Fault::Past {
+                after: 2,
+                resource: pods(),
+                event: 4,
+                alone: true,
             },
             Fault::Deleted { after: 1, object: 4 },
             Fault::Pair(Box::new([Fault::Outage(3), Fault::Late { resource: pods() }])),

@@ -29,7 +29,7 @@ const SUFFIX: usize = 5;
 
 /// The classes, those first that usually find something, and how many of each come in a turn: after two dozen faults each
 /// class has had its turn, and a crash has followed writes of four kinds.
-const CLASSES: [(&str, usize); 14] = [
+const CLASSES: [(&str, usize); 15] = [
     ("crash-after", 4),
     ("past", 2),
     ("outage", 2),
@@ -40,6 +40,7 @@ const CLASSES: [(&str, usize); 14] = [
     ("delete-early", 1),
     ("timeouts", 1),
     ("stale", 1),
+    ("lagging", 1),
     ("down", 1),
     ("missed", 1),
     ("unanswered", 1),
@@ -111,6 +112,7 @@ fn of_class_in(class: &str, known: &Known<'_>) -> Vec<(Round, Fault)> {
         }
         "stale" => stale(steps),
         "past" => past(known),
+        "lagging" => lagging(known),
         "down" => {
             let all = (1..=steps.len()).filter(|step| is_hurried(steps, *step));
             all.map(|step| (Round::Sites, Fault::Down { step })).collect()
@@ -264,6 +266,7 @@ fn destructive(known: &Known<'_>) -> Vec<Fault> {
                 after: *after,
                 resource: resource.clone(),
                 event: *event,
+                alone: false,
             };
             if !faults.iter().any(|(_, known)| *known == fault) {
                 faults.push((rank + if is_new { 0 } else { 2 }, fault));
@@ -288,16 +291,8 @@ fn has(end: &Snapshot, named: &Named) -> bool {
 fn past(known: &Known<'_>) -> Vec<(Round, Fault)> {
     let (events, steps) = (events(known.log), known.steps.len());
     let destructive = destructive(known);
-    // What the user changed is heard first. An old state in which something is gone that is there again is next.
-    let mut users = BTreeSet::new();
-    for step in 1..=steps {
-        users.extend(
-            events
-                .iter()
-                .find(|event| event.step == step)
-                .map(|event| &event.resource),
-        );
-    }
+    // First what the user changed, then an old state in which something is gone that is there again.
+    let users = of_users(&events, steps);
     let mut all = Vec::new();
     // The later steps change what the earlier ones made.
     for after in (1..=steps).rev() {
@@ -320,6 +315,7 @@ fn past(known: &Known<'_>) -> Vec<(Round, Fault)> {
                     after,
                     resource: event.resource.clone(),
                     event: event.number,
+                    alone: false,
                 };
                 let rank = match event.kind.as_str() {
                     _ if users.contains(&event.resource) => 0,
@@ -335,6 +331,31 @@ fn past(known: &Known<'_>) -> Vec<(Round, Fault)> {
     let others = all.into_iter().map(|(round, _, fault)| (round, fault));
     let first = destructive.into_iter().map(|fault| (Round::Sites, fault));
     first.chain(others).collect()
+}
+
+/// As [`past`], with one kind of the user's alone: what is wished is old, and what came of it is not, or the other way
+/// round.
+fn lagging(known: &Known<'_>) -> Vec<(Round, Fault)> {
+    let events = events(known.log);
+    let users = of_users(&events, known.steps.len());
+    let kinds: BTreeSet<&String> = events.iter().map(|event| &event.resource).collect();
+    let alone = |(round, mut fault): (Round, Fault)| match &mut fault {
+        Fault::Past { resource, alone, .. } if kinds.len() > 1 && users.contains(resource) => {
+            *alone = true;
+            Some((round, fault))
+        }
+        _ => None,
+    };
+    past(known).into_iter().filter_map(alone).collect()
+}
+
+/// The kinds of which the user changed an object: what is heard first in each step.
+fn of_users(events: &[Event], steps: usize) -> BTreeSet<String> {
+    let first = |step: usize| events.iter().find(|event| event.step == step);
+    (1..=steps)
+        .filter_map(first)
+        .map(|event| event.resource.clone())
+        .collect()
 }
 
 /// After each step, each child. What one step leaves as it was is deleted first in the last one.

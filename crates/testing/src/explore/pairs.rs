@@ -11,8 +11,8 @@ use super::order::Round;
 use super::place::Place;
 
 /// Those that last.
-const LASTING: [&str; 11] = [
-    "outage", "timeouts", "held", "past", "stale", "late", "down", "slow", "missed", "touched", "paused",
+const LASTING: [&str; 12] = [
+    "outage", "timeouts", "held", "past", "lagging", "stale", "late", "down", "slow", "missed", "touched", "paused",
 ];
 /// Those that are sudden.
 const SUDDEN: [&str; 8] = [

@@ -28,10 +28,12 @@ use crate::intercept::{Call, broken, call_of, refused};
 
 mod harm;
 pub(super) mod request;
+mod stale;
 mod traffic;
 
 pub(super) use self::harm::{Harm, TOUCHED};
 use self::request::{changed, code_of, is_write};
+use self::stale::Stale;
 pub(super) use self::traffic::Traffic;
 use self::traffic::{Burst, Reconciles};
 
@@ -121,8 +123,7 @@ struct State {
     paused: Option<(usize, Instant)>,
     /// How many writes of Leases were carried out.
     renewals: u64,
-    /// The revision that lists show, and until when.
-    stale: Option<(u64, Instant)>,
+    stale: Option<Stale>,
     traffic: Traffic,
     burst: Burst,
     reconciles: Reconciles,
@@ -258,14 +259,6 @@ impl Seam {
         self.tell(process, format!("{STRUCK}{} ({fault})", fault.told(&self.pace)));
     }
 
-    /// From now on, for a minute, lists show this revision and watches begin late.
-    pub(super) fn show(&self, revision: u64, fault: &Fault) {
-        self.strike(0, fault);
-        let until = Instant::now() + self.pace.long;
-        self.due(until);
-        self.state().stale = Some((revision, until));
-    }
-
     /// Looks at what happened so far.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
         look(&self.state().log)
@@ -312,7 +305,7 @@ impl Seam {
         let _under_way = self.comes(&call, is_lock, agent.and_then(|agent| agent.to_str().ok()));
         let answered = match call.verb.as_str() {
             "watch" => self.clone().watch(process, kube, request, call).await,
-            "list" => kube.send(self.aged(request)?).await.map(boxed),
+            "list" => kube.send(self.aged(request, &call)?).await.map(boxed),
             _ if is_write(&request) && !is_lock => self.clone().write(process, kube, request, call).await,
             _ => {
                 let answer = kube.send(request).await;
@@ -330,39 +323,6 @@ impl Seam {
         answered
     }
 
-    /// A list that shows an older world, while a fault says so. Only those that fill a cache do: one that asks for the
-    /// newest state gets it.
-    fn aged(&self, request: Request<Body>) -> Result<Request<Body>, kube::Error> {
-        let Some((revision, until)) = self.state().stale else {
-            return Ok(request);
-        };
-        let query = request.uri().query().unwrap_or_default();
-        let fills_cache = query
-            .split('&')
-            .any(|pair| pair.starts_with("limit=") || pair.starts_with("resourceVersion="))
-            // Its caches ask for all at once, and it makes no other lists.
-            || self.state().traffic.agents.iter().any(|agent| agent.starts_with("kopf/"));
-        if Instant::now() >= until || !fills_cache {
-            return Ok(request);
-        }
-        let (mut parts, body) = request.into_parts();
-        let kept = parts.uri.query().unwrap_or_default().split('&').filter(|pair| {
-            !pair.is_empty()
-                && !["resourceVersion=", "resourceVersionMatch=", "limit=", "continue="]
-                    .iter()
-                    .any(|part| pair.starts_with(part))
-        });
-        let kept: String = kept.map(|pair| format!("{pair}&")).collect();
-        let aged = format!(
-            "{}?{kept}resourceVersion={revision}&resourceVersionMatch=Exact",
-            parts.uri.path()
-        );
-        parts.uri = aged
-            .parse()
-            .map_err(|error: http::uri::InvalidUri| kube::Error::HttpError(error.into()))?;
-        Ok(Request::from_parts(parts, body))
-    }
-
     async fn watch(
         self: Arc<Seam>,
         process: usize,
@@ -374,14 +334,13 @@ impl Seam {
             .uri()
             .query()
             .is_some_and(|query| query.contains("sendInitialEvents=true"));
-        let stale = self.state().stale.filter(|(_, until)| Instant::now() < *until);
-        let opens = match stale {
+        let opens = match self.stale(&call) {
             // The past cannot be watched from its beginning; the client lists instead.
             Some(_) if is_initial => {
                 let status = Status::failure("sendInitialEvents is forbidden", "Invalid").with_code(422);
                 return refused(&status).map(boxed);
             }
-            Some((_, until)) => Some(until),
+            Some(stale) => Some(stale.until),
             None => None,
         };
         let answer = kube.send(request).await?;

@@ -237,10 +237,12 @@ fn moved(fault: &Fault, from: &Run, to: &Run) -> Option<Fault> {
             after,
             resource,
             event: at,
+            alone,
         } => Fault::Past {
             after: *after,
             resource: resource.clone(),
             event: event(resource, *at)?,
+            alone: *alone,
         },
         Fault::Deleted { after, object } => {
             let named = |made: &Made| alike(&made.named.2);

@@ -1,7 +1,8 @@
 //! Certificates that a node requests for a pod (from Kubernetes 1.37 on): the pod runs there under this service account,
 //! and wants a certificate of this signer.
 //!
-//! As upstream, an object that is unknown or has another uid is no refusal but an error: the node may have been faster.
+//! As upstream, an object that is unknown or has another uid is an error (500), not a refusal (403): the server may not
+//! have seen the object yet, so the node may try again.
 
 use kubewright_schema::error::quote;
 use serde_json::Value;

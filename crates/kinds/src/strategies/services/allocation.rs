@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Value, json};
 
-use super::node_ports::{Ports, health_check_port, keep_node_ports, node_ports};
+use super::node_ports::{Ports, health_check_port, is_given_node_ports, keep_node_ports, node_ports};
 use super::{ips, is_headless, is_reachable, may_have_node_ports, needs_cluster_ip, needs_health_check_port, type_of};
 use crate::strategies::check::{At, Errors, Object, each, get};
 use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unallocated};
@@ -133,7 +133,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
             set(service, "clusterIPs", list(old, "clusterIPs"));
         }
     }
-    if may_have_node_ports(type_of(service)) && may_have_node_ports(type_of(old)) {
+    if is_given_node_ports(service) && is_given_node_ports(old) {
         keep_node_ports(service, old);
     }
     if needs_health_check_port(service)

@@ -13,8 +13,9 @@ use kubewright_model::{AllocatedValue, AllocatedValues, StrategyContext, Unalloc
 
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
-/// Whether ports that the client does not choose are given (`shouldAllocateNodePorts`).
-fn is_given_node_ports(service: &Value) -> bool {
+/// Whether ports that the client does not choose are given, and kept when a client leaves them out
+/// (`shouldAllocateNodePorts`, and `needsNodePort` of `storage.go`; that of `strategy.go` looks at the type alone).
+pub(super) fn is_given_node_ports(service: &Value) -> bool {
     match type_of(service) {
         "NodePort" => true,
         "LoadBalancer" => get(service, &["spec", "allocateLoadBalancerNodePorts"]) != &json!(false),
