@@ -32,7 +32,7 @@ impl Signer for TestSigner {
         Ok(json!({"kid": self.0, "alg": "TEST"}))
     }
 
-    fn proves(&self, _: &SigningRequest) -> bool {
+    fn proves(&self, _: &crate::model::facts::signing_request::SigningRequest) -> bool {
         true
     }
 }
