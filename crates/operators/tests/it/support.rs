@@ -204,7 +204,7 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     assert!(waited.is_ok(), "in a minute not: {what}");
 }
 
-/// The JSON of a file.
+/// The JSON of a file; null while it is being written.
 pub(crate) fn json(path: &Path) -> serde_json::Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_default()
 }
