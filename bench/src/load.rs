@@ -205,7 +205,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn new(method: &'static str, path: String, content_type: &'static str, body: Vec<u8>) -> Request {
+    pub(crate) fn new(method: &'static str, path: String, content_type: &'static str, body: Vec<u8>) -> Request {
         Request {
             method,
             path,
@@ -242,7 +242,8 @@ async fn gets(server: &Server, clients: usize, requests: usize) -> Result<f64, S
     .await
 }
 
-async fn at_once(
+/// Requests a second by so many clients; `make` is given the client and which of its requests this is.
+pub(crate) async fn at_once(
     server: &Server,
     clients: usize,
     requests: usize,

@@ -128,7 +128,7 @@ pub(crate) fn write_tokens(folder: &Path, token: &str) -> Result<PathBuf, String
     Ok(path)
 }
 
-/// A subject of ours, in the profile of users' operators.
+/// A subject of ours, built as users build their operators: in the folder of that profile, beside that of this program.
 pub(crate) fn subject(name: &str) -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
     let profiles = here.parent().and_then(Path::parent).unwrap_or(Path::new(""));

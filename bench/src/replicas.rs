@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::client::{Call, Connection};
-use crate::load::{CONFIG_MAPS, config_map};
+use crate::load::{CONFIG_MAPS, Request, at_once, config_map};
 use crate::machine::private_megabytes;
 use crate::servers::Server;
 
@@ -38,21 +38,14 @@ const TAKE_OVER: f64 = 0.2;
 pub(crate) async fn measure(kubewright: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|why| format!("no temporary folder: {why}"))?;
     println!("\nreplicas of an operator, {OBJECTS} objects\n");
-    for part in [Part::Standby, Part::Restart] {
-        let server = Server::ours(kubewright, folder.path(), None).await?;
-        let measured = match part {
-            Part::Standby => standby(&server, folder.path()).await,
-            Part::Restart => restart(&server, folder.path()).await,
-        };
-        server.stop().await;
-        measured?;
-    }
-    Ok(())
-}
-
-enum Part {
-    Standby,
-    Restart,
+    let server = Server::ours(kubewright, folder.path(), None).await?;
+    let measured = standby(&server, folder.path()).await;
+    server.stop().await;
+    measured?;
+    let server = Server::ours(kubewright, folder.path(), None).await?;
+    let measured = restart(&server, folder.path()).await;
+    server.stop().await;
+    measured
 }
 
 fn row(what: &str, figure: f64, unit: &str, most: Option<f64>) {
@@ -66,7 +59,7 @@ fn row(what: &str, figure: f64, unit: &str, most: Option<f64>) {
 async fn standby(server: &Server, folder: &Path) -> Result<(), String> {
     write_all(server, |index| {
         let body = config_map(&format!("c-{index}"), &"v".repeat(700));
-        ("POST", CONFIG_MAPS.to_owned(), body)
+        Request::new("POST", CONFIG_MAPS.to_owned(), "application/json", body)
     })
     .await?;
     let mut leader = Replica::start(folder, &[]).await?;
@@ -75,7 +68,8 @@ async fn standby(server: &Server, folder: &Path) -> Result<(), String> {
     for round in 0..CHANGES {
         write_all(server, move |index| {
             let body = format!(r#"{{"metadata":{{"annotations":{{"round":"{round}"}}}}}}"#).into_bytes();
-            ("PATCH", format!("{CONFIG_MAPS}/c-{index}"), body)
+            let path = format!("{CONFIG_MAPS}/c-{index}");
+            Request::new("PATCH", path, "application/merge-patch+json", body)
         })
         .await?;
     }
@@ -106,7 +100,7 @@ async fn standby(server: &Server, folder: &Path) -> Result<(), String> {
 async fn restart(server: &Server, folder: &Path) -> Result<(), String> {
     write_all(server, |index| {
         let body = format!(r#"{{"metadata":{{"name":"a-{index}"}}}}"#).into_bytes();
-        ("POST", ACCOUNTS.to_owned(), body)
+        Request::new("POST", ACCOUNTS.to_owned(), "application/json", body)
     })
     .await?;
     let children = [("KUBEWRIGHT_BENCH_CHILDREN", "1")];
@@ -133,34 +127,12 @@ async fn restart(server: &Server, folder: &Path) -> Result<(), String> {
 }
 
 /// One write of each object, which `make` describes.
-async fn write_all(
-    server: &Server,
-    make: impl Fn(usize) -> (&'static str, String, Vec<u8>) + Copy + Send + 'static,
-) -> Result<(), String> {
-    let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..WRITERS {
-        let mut connection = Connection::open(server.address).await?;
-        writers.spawn(async move {
-            for index in (writer..OBJECTS).step_by(WRITERS) {
-                let (method, path, body) = make(index);
-                let content_type = match method {
-                    "PATCH" => "application/merge-patch+json",
-                    _ => "application/json",
-                };
-                let call = Call {
-                    method,
-                    path: &path,
-                    content_type,
-                    body: &body,
-                };
-                connection.call(&call).await?;
-            }
-            Ok::<(), String>(())
-        });
-    }
-    while let Some(ended) = writers.join_next().await {
-        ended.map_err(|why| why.to_string())??;
-    }
+async fn write_all(server: &Server, make: impl Fn(usize) -> Request + Copy + Send + 'static) -> Result<(), String> {
+    let each = OBJECTS / WRITERS;
+    at_once(server, WRITERS, OBJECTS, move |writer, index| {
+        make(writer * each + index)
+    })
+    .await?;
     Ok(())
 }
 

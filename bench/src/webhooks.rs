@@ -229,7 +229,6 @@ impl Subject {
     }
 }
 
-/// Our subject, built as users build their operators: in the folder of its profile, beside that of this program.
 /// Builds the peer's subject. `None`, and a line that says so, when there is no Go.
 async fn controller_runtime() -> Result<Option<PathBuf>, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/controller-runtime");

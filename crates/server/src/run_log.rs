@@ -53,6 +53,14 @@ impl RunLog {
     /// The most bytes of a file, if nothing else is said: with the one before it twice as many.
     pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
+    /// Where the file before this one is.
+    #[must_use]
+    pub fn old(path: &Path) -> PathBuf {
+        let mut name = OsString::from(path);
+        name.push(".old");
+        PathBuf::from(name)
+    }
+
     /// Begins a log in this file, behind the log that is there.
     ///
     /// # Errors
@@ -161,7 +169,7 @@ impl Out {
         self.packer.begin(jiff::Timestamp::now().to_string());
     }
 
-    /// Writes until nobody records any more.
+    /// Writes what is recorded, until the last recorder is gone.
     fn write_all(&mut self, waiting: &Receiver<Message>) -> io::Result<()> {
         let mut due = None;
         loop {
@@ -203,7 +211,7 @@ impl Out {
         let member = self.packer.take();
         let length = u64::try_from(member.len()).unwrap_or(u64::MAX);
         if self.bytes > 0 && self.bytes.saturating_add(length) > self.max_bytes {
-            fs::rename(&self.path, old(&self.path))?;
+            fs::rename(&self.path, RunLog::old(&self.path))?;
             self.file = opened(&self.path)?.0;
             self.begin();
             let head = self.packer.take();
@@ -227,13 +235,6 @@ fn opened(path: &Path) -> io::Result<(File, u64)> {
     }
     let bytes = file.metadata()?.len();
     Ok((file, bytes))
-}
-
-/// Where the file before this one is.
-fn old(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".old");
-    PathBuf::from(name)
 }
 
 #[cfg(test)]
@@ -283,7 +284,7 @@ mod tests {
             log.record(commit(number, "{}"));
             log.finish().expect("it is written");
         }
-        let (mut kept, (latest, _)) = (read(&old(&path)).0, read(&path));
+        let (mut kept, (latest, _)) = (read(&RunLog::old(&path)).0, read(&path));
         kept.extend(latest);
         assert!(kept.is_sorted() && kept.ends_with(&[258, 259]), "{kept:?}");
         let bytes = |path: &Path| fs::metadata(path).expect("it is there").len();

@@ -63,8 +63,7 @@ const KEPT_WEIGHT: usize = 2_000;
 const NOTES: usize = 256 * 1024;
 
 /// What the evaluations of a server share: the version of Kubernetes whose functions they have, and the compiled
-/// expressions. At most `KEPT` expressions, none larger than `KEPT_WEIGHT`; when it is full it
-/// begins anew.
+/// expressions. At most `KEPT` expressions, none larger than `KEPT_WEIGHT`; when it is full it begins anew.
 #[derive(Debug, Default)]
 pub struct Patterns {
     compiled: Mutex<BTreeMap<String, Arc<GoRegex>>>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kubewright::changes_between;
-use kubewright_cluster::require_regular;
+use kubewright_cluster::{RunLog, require_regular};
 use kubewright_runlog::{Entry, LogError, Named, Unpacker, What};
 use serde_json::{Value, json};
 
@@ -95,8 +95,6 @@ impl Arguments {
         };
         let fix = "name a file that `kubewright cluster --log FILE` or `kubewright explore --log FILE` has written";
         let unreadable = |why: std::io::Error| failed(why.into(), fix);
-        let mut old = self.file.clone().into_os_string();
-        old.push(".old");
         let mut known = BTreeMap::new();
         let mut each = |entry: Entry| self.tell(output, &mut known, entry);
         let opened = |path: &Path| -> std::io::Result<File> {
@@ -115,7 +113,7 @@ impl Arguments {
             })?;
             Ok(read > 0)
         };
-        match opened(Path::new(&old)) {
+        match opened(&RunLog::old(&self.file)) {
             Ok(mut old) => {
                 let mut unpacker = Unpacker::default();
                 while take(&mut old, &mut unpacker)? {}

@@ -258,7 +258,9 @@ fn time(time: Duration) -> String {
 
 /// Whether a fault of the kind "for a minute" that began with `first` strikes this one, too.
 pub(super) fn is_like(call: &Call, first: &Call) -> bool {
-    let kind = |call: &Call| [&call.verb, &call.group, &call.resource, &call.subresource].map(String::clone);
+    fn kind(call: &Call) -> [&str; 4] {
+        [&call.verb, &call.group, &call.resource, &call.subresource]
+    }
     kind(call) == kind(first)
 }
 
