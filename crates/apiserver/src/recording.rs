@@ -2,9 +2,9 @@
 //! each commit.
 //!
 //! A [`Recording`] accompanies a request from its admission to its answer, as an entry of the audit log does; without a
-//! run log there is none. Invariants: a request is recorded once; commits are recorded in order of their revisions, when
-//! watchers get them; the objects that a watch begins with are not recorded. Not here: the form (`kubewright-runlog`) and
-//! the file (the shell).
+//! run log there is none. Invariants: a request that is answered is recorded once; commits are recorded in order of
+//! their revisions, when watchers get them; the objects that a watch begins with are not recorded. Not here: the form
+//! (`kubewright-runlog`) and the file (the shell).
 
 use std::sync::{Arc, OnceLock};
 
@@ -111,4 +111,45 @@ pub(crate) fn commit(to: &dyn Recorder, (store, key): (&str, &str), kind: &'stat
 fn names(key: &str) -> (String, String) {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     (namespace.to_owned(), name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::FutureExt as _;
+    use http::Request;
+
+    use super::*;
+    use crate::model::testing::{FakeEnv, Shared};
+    use crate::{ApiServer, Config, Parts};
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Entry>>);
+
+    impl Recorder for Kept {
+        fn record(&self, entry: Entry) {
+            self.0.lock().expect("no panic").push(entry);
+        }
+    }
+
+    #[test]
+    fn a_request_over_which_the_server_panics_is_recorded() {
+        let kept = Arc::new(Kept::default());
+        let mut parts = Parts::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
+        parts.recorder = Some(kept.clone());
+        let api = ApiServer::with(parts);
+        let (head, ()) = Request::get("/api/v1/namespaces")
+            .body(())
+            .expect("a request")
+            .into_parts();
+        let admitted = api
+            .admit(&head, crate::UserInfo::admin())
+            .now_or_never()
+            .expect("no waiting");
+        admitted.ok().expect("an administrator").panicked();
+        let kept = kept.0.lock().expect("no panic");
+        let last = kept.last().map(|entry| (entry.call.resource.as_str(), &entry.what));
+        assert_eq!(last, Some(("namespaces", &What::Read { code: 500 })));
+    }
 }

@@ -117,13 +117,16 @@ impl Admitted {
         }
     }
 
-    /// The server panicked over the request: that is counted, and entered in the audit log.
+    /// The server panicked over the request: that is counted, and entered in the logs.
     pub fn panicked(&self) {
         if let Some(counted) = &self.counted {
             counted.answered(500);
         }
         if let Some(entry) = &self.audit {
             entry.panicked();
+        }
+        if let Some(recording) = &self.recording {
+            recording.answered(500);
         }
     }
 }
@@ -156,24 +159,14 @@ fn recorded(recording: &Arc<Recording>, response: &mut Response<Body>) {
 }
 
 fn call_of(attributes: &Attributes) -> Call {
-    let Attributes {
-        verb,
-        group,
-        resource,
-        subresource,
-        namespace,
-        name,
-        path,
-        ..
-    } = attributes.clone();
     Call {
-        verb,
-        group,
-        resource,
-        subresource,
-        namespace,
-        name,
-        path,
+        verb: attributes.verb.clone(),
+        group: attributes.group.clone(),
+        resource: attributes.resource.clone(),
+        subresource: attributes.subresource.clone(),
+        namespace: attributes.namespace.clone(),
+        name: attributes.name.clone(),
+        path: attributes.path.clone(),
     }
 }
 
