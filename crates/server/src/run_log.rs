@@ -1,19 +1,18 @@
 //! The file of a run log, which a thread of its own writes.
 //!
-//! Who records while it happens never waits: what the thread cannot take is counted, and the count is written. A member
-//! follows at the latest a quarter of a second after the first entry in it, so that the file can be read while it
-//! grows. A file that reaches its limit is renamed to `FILE.old`, in the place of the one before, and a new one begins:
-//! both together hold the latest entries. Invariants: memory is bounded, also for large objects; a failed write ends
-//! the log and is told to the program's log and to [`RunLog::finish`]; a file that is no run log is not written to.
+//! Who records while it happens never waits: what finds no room is counted, and the count is written. The thread is woken
+//! once for all that is recorded within a quarter of a second, since to wake it costs more than to record; so the file can
+//! be read while it grows. A file that reaches its limit is renamed to `FILE.old`, in the place of the one before, and a
+//! new one begins: both together hold the latest entries. Invariants: memory is bounded, also for large objects; the times
+//! of entries never go back; a failed write ends the log and is told to the program's log and to [`RunLog::finish`]; a
+//! file that is no run log is not written to.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kubewright_runlog::{Entry, LogError, Packer, Recorder, Unpacker, What};
@@ -23,30 +22,39 @@ const WAITING: usize = 16 * 1024;
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
 /// How much text a member has, if that comes soon enough.
 const MEMBER: usize = 256 * 1024;
-/// When a member is written that has less.
+/// How long the first entry of a batch waits.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// A run log that is being written.
 #[derive(Debug)]
 pub struct RunLog {
-    queue: SyncSender<Message>,
     shared: Arc<Shared>,
     began: Instant,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    missed: AtomicU64,
-    /// The bytes of objects that wait.
-    bytes: AtomicUsize,
-    failed: Mutex<Option<String>>,
+    state: Mutex<State>,
+    /// The thread has something to do.
+    work: Condvar,
+    /// The thread has done something.
+    done: Condvar,
 }
 
-#[derive(Debug)]
-enum Message {
-    Entry(Box<Entry>),
-    /// Write all, and say so.
-    Finish(Sender<()>),
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<Entry>,
+    /// Entries that wait or are being written, and the bytes of their objects.
+    count: usize,
+    bytes: usize,
+    /// Entries that found no room since the last that did, and when.
+    missed: u64,
+    missed_at: Duration,
+    /// How often somebody asked that all be written, and how often it was.
+    asked: u64,
+    answered: u64,
+    is_closed: bool,
+    failed: Option<String>,
 }
 
 impl RunLog {
@@ -66,18 +74,19 @@ impl RunLog {
     /// # Errors
     /// When the file cannot be opened, or holds something else.
     pub fn open(path: impl Into<PathBuf>, max_bytes: u64) -> io::Result<RunLog> {
-        let path = path.into();
-        let (queue, waiting) = sync_channel(WAITING);
         let shared = Arc::new(Shared::default());
-        let mut out = Out::open(path, max_bytes, shared.clone())?;
+        let mut out = Out::open(path.into(), max_bytes)?;
+        let theirs = shared.clone();
         std::thread::Builder::new().name("run log".to_owned()).spawn(move || {
-            if let Err(why) = out.write_all(&waiting) {
+            if let Err(why) = out.write_all(&theirs) {
                 tracing::error!(path = %out.path.display(), %why, "the run log ends here: it cannot be written");
-                out.shared.failed().get_or_insert(why.to_string());
+                let mut state = theirs.lock();
+                state.failed = Some(why.to_string());
+                state.entries = Vec::new();
+                theirs.done.notify_all();
             }
         })?;
         Ok(RunLog {
-            queue,
             shared,
             began: Instant::now(),
         })
@@ -88,46 +97,105 @@ impl RunLog {
     /// # Errors
     /// Why the log could not be written, now or before.
     pub fn finish(&self) -> Result<(), String> {
-        let (done, written) = channel();
-        let is_sent = self.queue.send(Message::Finish(done)).is_ok();
-        // The thread that failed drops what it was sent.
-        let is_written = is_sent && written.recv().is_ok();
-        match self.shared.failed().clone() {
-            Some(why) => Err(why),
-            None if is_written => Ok(()),
-            None => Err("its thread has ended".to_owned()),
-        }
+        let mut state = self.shared.lock();
+        state.asked += 1;
+        let asked = state.asked;
+        self.shared.work.notify_one();
+        let state = self.shared.wait_until(state, |state| state.answered >= asked);
+        state.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Takes an entry that has its time already, and waits while the thread is behind. For who records after the fact.
     pub fn add(&self, entry: Entry) {
-        self.shared.bytes.fetch_add(size(&entry), Ordering::Relaxed);
-        // The thread is gone when it failed, which `finish` tells.
-        let _gone = self.queue.send(Message::Entry(Box::new(entry)));
+        let state = self.shared.lock();
+        let mut state = self.shared.wait_until(state, |state| state.has_room_for(0));
+        self.shared.take(&mut state, entry);
+    }
+}
+
+impl Drop for RunLog {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.work.notify_one();
     }
 }
 
 impl Recorder for RunLog {
     fn record(&self, mut entry: Entry) {
+        let mut state = self.shared.lock();
         entry.at = self.began.elapsed();
-        let bytes = size(&entry);
-        let waits = self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let is_full = waits.saturating_add(bytes) > WAITING_BYTES;
-        if is_full
-            || matches!(
-                self.queue.try_send(Message::Entry(Box::new(entry))),
-                Err(TrySendError::Full(_))
-            )
-        {
-            self.shared.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.shared.missed.fetch_add(1, Ordering::Relaxed);
+        if !state.has_room_for(size(&entry)) {
+            state.missed += 1;
+            state.missed_at = entry.at;
+            return;
         }
+        self.shared.take(&mut state, entry);
     }
 }
 
 impl Shared {
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the thread to bring this about, or to fail.
+    fn wait_until<'a>(&self, state: MutexGuard<'a, State>, is_done: impl Fn(&State) -> bool) -> MutexGuard<'a, State> {
+        let waits = |state: &mut State| state.failed.is_none() && !is_done(state);
+        self.done
+            .wait_while(state, waits)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, state: &mut State, entry: Entry) {
+        if state.failed.is_some() {
+            return;
+        }
+        let (was_idle, had_room) = (state.entries.is_empty(), state.is_early());
+        state.miss();
+        state.count += 1;
+        state.bytes += size(&entry);
+        state.entries.push(entry);
+        if was_idle || (had_room && !state.is_early()) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits for a batch: the first entry, and what follows it soon.
+    fn batch(&self, into: &mut Vec<Entry>) -> MutexGuard<'_, State> {
+        let is_urgent = |state: &State| state.asked > state.answered || state.is_closed;
+        let failed = PoisonError::into_inner;
+        let rests = |state: &mut State| state.entries.is_empty() && !is_urgent(state);
+        let state = self.work.wait_while(self.lock(), rests).unwrap_or_else(failed);
+        let gathers = |state: &mut State| state.is_early() && !is_urgent(state);
+        let waited = self.work.wait_timeout_while(state, INTERVAL, gathers);
+        let mut state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+        state.miss();
+        std::mem::swap(&mut state.entries, into);
+        state
+    }
+}
+
+impl State {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.count < WAITING && self.bytes.saturating_add(bytes) <= WAITING_BYTES
+    }
+
+    /// Whether a batch can grow without coming near the limits.
+    fn is_early(&self) -> bool {
+        self.count < WAITING / 4 && self.bytes < WAITING_BYTES / 4
+    }
+
+    /// Says how many entries are missing, in their place.
+    fn miss(&mut self) {
+        let count = std::mem::take(&mut self.missed);
+        if count > 0 {
+            self.count += 1;
+            self.entries.push(Entry {
+                at: self.missed_at,
+                what: What::Missed { count },
+                ..Entry::default()
+            });
+        }
     }
 }
 
@@ -146,11 +214,10 @@ struct Out {
     bytes: u64,
     max_bytes: u64,
     packer: Packer,
-    shared: Arc<Shared>,
 }
 
 impl Out {
-    fn open(path: PathBuf, max_bytes: u64, shared: Arc<Shared>) -> io::Result<Out> {
+    fn open(path: PathBuf, max_bytes: u64) -> io::Result<Out> {
         let (file, bytes) = opened(&path)?;
         let mut out = Out {
             path,
@@ -158,7 +225,6 @@ impl Out {
             bytes,
             max_bytes,
             packer: Packer::default(),
-            shared,
         };
         out.begin();
         out.write()?;
@@ -169,40 +235,32 @@ impl Out {
         self.packer.begin(jiff::Timestamp::now().to_string());
     }
 
-    /// Writes what is recorded, until the last recorder is gone.
-    fn write_all(&mut self, waiting: &Receiver<Message>) -> io::Result<()> {
-        let mut due = None;
+    /// Writes what is recorded, until the recorder is gone.
+    fn write_all(&mut self, shared: &Shared) -> io::Result<()> {
+        let mut batch = Vec::new();
         loop {
-            let left = due.map_or(Duration::MAX, |due: Instant| {
-                due.saturating_duration_since(Instant::now())
-            });
-            match waiting.recv_timeout(left) {
-                Ok(Message::Entry(entry)) => {
-                    self.shared.bytes.fetch_sub(size(&entry), Ordering::Relaxed);
-                    match self.shared.missed.swap(0, Ordering::Relaxed) {
-                        0 => {}
-                        count => self.packer.add(&Entry {
-                            at: entry.at,
-                            what: What::Missed { count },
-                            ..Entry::default()
-                        }),
-                    }
-                    self.packer.add(&entry);
-                    due.get_or_insert_with(|| Instant::now() + INTERVAL);
-                    if self.packer.len() < MEMBER {
-                        continue;
-                    }
-                }
-                Ok(Message::Finish(done)) => {
+            let state = shared.batch(&mut batch);
+            let (asked, is_closed) = (state.asked, state.is_closed);
+            drop(state);
+            let count = batch.len();
+            let mut bytes = 0;
+            for entry in batch.drain(..) {
+                bytes += size(&entry);
+                self.packer.add(&entry);
+                if self.packer.len() >= MEMBER {
                     self.write()?;
-                    // Who waited may have gone.
-                    let _ = done.send(());
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.write(),
             }
             self.write()?;
-            due = None;
+            batch.shrink_to(WAITING / 16);
+            let mut state = shared.lock();
+            state.count -= count;
+            state.bytes -= bytes;
+            state.answered = asked;
+            shared.done.notify_all();
+            if is_closed {
+                return Ok(());
+            }
         }
     }
 
