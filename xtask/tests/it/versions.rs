@@ -96,7 +96,11 @@ const PLACES: &[(&str, usize, &str)] = &[
         1,
         "what an update that creates may say of itself",
     ),
-    ("crates/cel/src/eval/dispatch.rs", 1, "the size of a range"),
+    (
+        "crates/cel/src/eval/dispatch.rs",
+        2,
+        "the size of a range, and where a search for nothing ends",
+    ),
     ("crates/cel/src/eval/mod.rs", 1, "alternatives to what is no optional"),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
     (

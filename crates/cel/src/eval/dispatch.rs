@@ -130,6 +130,18 @@ impl<'a> Interpreter<'a, '_> {
                 _ => Err(operators::unsupported("size", value)),
             };
         }
+        // Older versions do not look where a search for nothing begins.
+        if let ("indexOf" | "lastIndexOf", [Value::String(text), Value::String(part), Value::Int(from)]) =
+            (function, values)
+            && part.is_empty()
+            && self.patterns.minor() >= Minor::V37
+        {
+            let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
+            return match *from {
+                ..0 => Err(Error::new(format!("index out of range: {from}"))),
+                from => Ok(Value::Int(from.min(length))),
+            };
+        }
         let texts = || values.iter().all(|value| matches!(value, Value::String(_)));
         if matches!(function, "matches" | "contains" | "startsWith" | "endsWith") && !texts() {
             return Err(Error::no_overload());

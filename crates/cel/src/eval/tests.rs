@@ -70,6 +70,11 @@ fn functions_are_those_of_the_version() {
         ),
         ("optional.of(1).or(optional.of(2)).value()", "1", "1"),
         ("optional.none().orValue(2)", "2", "2"),
+        ("'abc'.indexOf('', 2)", "2", "2"),
+        ("'abc'.indexOf('', 4)", "4", "3"),
+        ("'abc'.lastIndexOf('', 4)", "4", "3"),
+        ("'abc'.indexOf('', -1)", "-1", "index out of range: -1"),
+        ("'abc'.lastIndexOf('', -1)", "-1", "index out of range: -1"),
     ] {
         check(Minor::V36, source, older);
         check(Minor::V37, source, newer);
