@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::types::{base64_check, special_check};
 use crate::schema::go::canonical_bytes;
+use crate::schema::go::names::part;
 use crate::schema::special::{Special, special};
 use crate::schema::{SchemaRef, Type};
 
@@ -26,6 +27,11 @@ use crate::schema::{SchemaRef, Type};
 /// assert_eq!(convert_check(&json!({"spec": {"replicas": 3}}), &schema), Ok(()));
 /// ```
 pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
+    check(value, schema, None)
+}
+
+/// `named` is the Go name of a type that the schema does not tell.
+fn check(value: &Value, schema: &SchemaRef, named: Option<&str>) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
@@ -38,10 +44,16 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
     }
     match (schema.type_, value) {
         (None, _) => Ok(()),
-        (Some(Type::Object), Value::Object(map)) => map.iter().try_for_each(|(key, value)| {
-            let property = schema.properties.get(key).or(schema.additional_properties.as_ref());
-            property.map_or(Ok(()), |property| convert_check(value, property))
-        }),
+        (Some(Type::Object), Value::Object(map)) => {
+            let go = schema.go();
+            map.iter().try_for_each(
+                |(key, value)| match (schema.properties.get(key), &schema.additional_properties) {
+                    (Some(property), _) => check(value, property, go.type_of(key)),
+                    (None, Some(values)) => check(value, values, named.and_then(part)),
+                    (None, None) => Ok(()),
+                },
+            )
+        }
         (Some(Type::Object), other) => {
             let what = if schema.additional_properties.is_some() {
                 "map from"
@@ -52,7 +64,8 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
         }
         (Some(Type::Array), Value::Array(list)) => {
             let Some(items) = &schema.items else { return Ok(()) };
-            list.iter().try_for_each(|item| convert_check(item, items))
+            list.iter()
+                .try_for_each(|item| check(item, items, named.and_then(part)))
         }
         (Some(Type::Array), other) => Err(format!("cannot restore slice from {}", kind_of(other))),
         (Some(Type::String), Value::String(text)) if schema.format.as_deref() == Some("byte") => {
@@ -66,7 +79,7 @@ pub fn convert_check(value: &Value, schema: &SchemaRef) -> Result<(), String> {
         (Some(Type::Integer), Value::Number(number)) if number.as_f64().is_some_and(|n| n.fract() == 0.0) => Ok(()),
         // Go converts these pairs in principle, and Kubernetes refuses a conversion that would change the value.
         (Some(Type::String), Value::Number(number)) if !number.is_f64() => {
-            Err("cannot convert int64 to string".to_owned())
+            Err(format!("cannot convert int64 to {}", named.unwrap_or("string")))
         }
         (Some(Type::Integer), Value::Number(_)) => Err(format!(
             "cannot convert float64 to {}",
@@ -155,7 +168,18 @@ mod tests {
         check(json!({"replicas": "many"}), "unrecognized type: int32");
         check(json!({"paused": "yes"}), "unrecognized type: bool");
         check(json!({"strategy": "Recreate"}), "cannot restore struct from: string");
-        check(json!({"strategy": {"type": 1}}), "cannot convert int64 to string");
+        check(
+            json!({"strategy": {"type": 1}}),
+            "cannot convert int64 to v1.DeploymentStrategyType",
+        );
+        check(
+            json!({"template": {"spec": {"hostname": 1}}}),
+            "cannot convert int64 to string",
+        );
+        check(
+            json!({"template": {"spec": {"containers": [{"securityContext": {"capabilities": {"add": [1]}}}]}}}),
+            "cannot convert int64 to v1.Capability",
+        );
         check(json!({"strategy": {"type": true}}), "unrecognized type: string");
         check(json!({"replicas": 1.5}), "cannot convert float64 to int32");
         check(
