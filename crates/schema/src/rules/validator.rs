@@ -111,16 +111,15 @@ impl Validator {
 
 /// The findings of a schema's rules in its default, at the place of the default: it must be valid when it replaces
 /// itself, and when it is new.
-pub(crate) fn check_default(schema: &SchemaRef, value: &Value, at: &FieldPath) -> Vec<FieldError> {
+pub(crate) fn check_default(schema: &SchemaRef, value: &Value, at: &FieldPath, patterns: &Patterns) -> Vec<FieldError> {
     let Some(validator) = Validator::of(schema, schema.embedded_resource) else {
         return Vec::new();
     };
-    let patterns = Patterns::default();
     let errors = validator
-        .run(at, value, Some(value), Ratchet::default(), &patterns)
+        .run(at, value, Some(value), Ratchet::default(), patterns)
         .errors;
     if errors.is_empty() {
-        validator.run(at, value, None, Ratchet::default(), &patterns).errors
+        validator.run(at, value, None, Ratchet::default(), patterns).errors
     } else {
         errors
     }

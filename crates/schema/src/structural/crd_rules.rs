@@ -19,7 +19,7 @@ use super::validate::{self, validate_default};
 use super::{PruneOptions, prune};
 use crate::error::{FieldError, quote};
 use crate::path::FieldPath;
-use crate::rules;
+use crate::rules::{self, Patterns};
 use crate::schema::SchemaRef;
 use crate::{Minor, budget};
 
@@ -62,7 +62,7 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool, 
     if has_form {
         errors = form::check(root, at);
         if errors.is_empty() {
-            defaults(root, at, &mut errors);
+            defaults(root, at, &mut errors, &Patterns::of(minor));
         }
         has_form = errors.is_empty();
     }
@@ -137,9 +137,9 @@ fn below<'a>(schema: &'a Map<String, Value>, at: &FieldPath) -> Vec<(&'a Map<Str
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Each default must be a value that the server would store: valid, and without unknown fields.
-fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldError>, patterns: &Patterns) {
     for (below, at) in below(schema, at) {
-        defaults(below, &at, errors);
+        defaults(below, &at, errors, patterns);
     }
     let Some(value) = schema.get("default").filter(|value| !value.is_null()) else {
         return;
@@ -162,7 +162,7 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     }
     let mut wrong = validate_default(value, &parsed, &at);
     if wrong.is_empty() {
-        wrong = rules::check_default(&parsed, value, &at);
+        wrong = rules::check_default(&parsed, value, &at, patterns);
     }
     // The path of an item is put together as that of a field.
     let items = format!("{at}[");
