@@ -47,6 +47,11 @@ const PLACES: &[(&str, usize, &str)] = &[
         "the message for a definition that is another one",
     ),
     (
+        "crates/apiserver/src/server/options.rs",
+        2,
+        "whether only what cannot be read is to be deleted",
+    ),
+    (
         "crates/apiserver/src/server/patch.rs",
         1,
         "the error for a patch that is no JSON",

@@ -399,7 +399,7 @@ pub(crate) fn by_modes(
         let inner: Arc<dyn Authorizer> = match mode {
             Mode::Rbac => Arc::new(Rbac::new(policy.clone())),
             Mode::Node => Arc::new(Nodes::new(storage.clone(), minor)),
-            Mode::Webhook(webhook) => Arc::new(webhook::Remote::new(webhook.clone(), env.clone())),
+            Mode::Webhook(webhook) => Arc::new(webhook::Remote::new(webhook.clone(), env.clone(), minor)),
             Mode::AlwaysAllow => Arc::new(Always(true)),
             Mode::AlwaysDeny => Arc::new(Always(false)),
         };

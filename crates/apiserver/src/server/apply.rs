@@ -413,7 +413,16 @@ impl Apply<'_> {
                 self.refuse_nulls(&new)?;
                 new
             }
-            None => bare.clone(),
+            None => {
+                // Fields that are not written count as a change all the same: they are dropped after this step upstream.
+                if self.exceeds()
+                    && apply::would_change(&kind, bare, &self.configuration.value)
+                    && let Some(owned) = managed.entries.get_mut(&manager)
+                {
+                    owned.time = Some(self.context.now.to_owned());
+                }
+                bare.clone()
+            }
         };
         last_applied::renew(&manager, &self.configuration.value, &mut new);
         managed::set(&mut new, managed);

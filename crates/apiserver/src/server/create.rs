@@ -52,6 +52,8 @@ impl Call<'_> {
     }
 
     pub(crate) async fn create(&mut self) -> Result<Reply, Status> {
+        // The type of the body comes before the options here, and after them in updates.
+        negotiate::input(self.headers)?;
         let options = WriteOptions::parse(self.query, "CreateOptions")?;
         let mut object = self.object_in_body(&options)?;
         self.fit_namespace(&mut object)?;

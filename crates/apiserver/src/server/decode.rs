@@ -348,6 +348,7 @@ pub(crate) fn check_taken_kind(
     if (kind.is_empty() || kind == expected) && (api_version.is_empty() || versions.contains(&api_version)) {
         return Ok(());
     }
+    let kind = if kind.is_empty() { expected } else { kind };
     if kind == expected && unserved::knows(api_version, kind) {
         let wanted = versions.first().copied().unwrap_or_default();
         let refusal = Status::bad_request(unserved::mismatch(api_version, wanted));

@@ -4,15 +4,15 @@
 //! deletionTimestamp here; the update that takes the last hold away removes it (store-S4, see `write`).
 
 mod marked;
+mod options;
 mod preconditions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
+use kubewright_schema::budget;
 use kubewright_schema::budget::Limits;
-use kubewright_schema::protobuf::{Envelope, ProtobufError};
-use kubewright_schema::{budget, catalog, decode as schema_decode, structural};
 use serde_json::{Value, json};
 
 use super::Call;
@@ -29,10 +29,8 @@ use crate::model::form::full;
 use crate::model::object::{self, FOREGROUND_DELETION, ORPHAN};
 use crate::model::status::Status;
 use crate::model::{Delete, Ending, GracePeriod};
-use crate::scheme::unregistered;
 use crate::storage::{StorageError, StoredObject};
 use crate::values::ensure;
-use crate::wire::negotiate::{self, Input};
 use marked::Marked;
 use preconditions::check_preconditions;
 
@@ -98,6 +96,9 @@ impl Call<'_> {
     pub(crate) async fn delete(&mut self) -> Result<Reply, Status> {
         let options = self.delete_options()?;
         self.warn_of_orphans(&options);
+        if options.unreadable_only == Some(true) {
+            return Err(self.refuse_readable().await);
+        }
         let resource = self.resource.clone();
         let (namespace, name) = (self.namespace().to_owned(), self.name().to_owned());
         let mut writer = self.writer(options.dry_run);
@@ -121,9 +122,13 @@ impl Call<'_> {
     }
 
     pub(crate) async fn delete_collection(&mut self) -> Result<Reply, Status> {
-        let options = self.delete_options()?;
-        super::options::version_match(self.query, false)?;
+        // The options of the list are read and judged before those of the delete.
+        self.query.number("timeoutSeconds")?;
+        self.query.number("limit")?;
+        self.version_match(false)?;
         self.selection()?;
+        let options = self.delete_options()?;
+        options.check_collection()?;
         self.warn_of_orphans(&options);
         // A collection is read in pages, all of them unless the client limits it.
         let (mut list, is_limited) = self.listed(Some(COLLECTION_PAGE)).await?;
@@ -164,61 +169,6 @@ impl Call<'_> {
             }
         }
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))
-    }
-
-    fn protobuf_delete_options(&self) -> Result<DeleteOptions, Status> {
-        let unreadable = |error: ProtobufError| Status::bad_request(error.to_string());
-        let mut envelope = Envelope::read(self.body).map_err(unreadable)?;
-        if envelope.kind.is_empty() {
-            "DeleteOptions".clone_into(&mut envelope.kind);
-        }
-        if envelope.kind != "DeleteOptions" {
-            let why = unregistered(&envelope.kind, &envelope.api_version);
-            return Err(Status::bad_request(why));
-        }
-        if envelope.api_version.is_empty() {
-            self.resource.api_version().clone_into(&mut envelope.api_version);
-        }
-        DeleteOptions::from_value(&envelope.decode().map_err(unreadable)?)
-    }
-
-    /// The options out of the body, or out of the query when there is no body.
-    fn delete_options(&self) -> Result<DeleteOptions, Status> {
-        if self.body.is_empty() {
-            return DeleteOptions::from_query(self.query);
-        }
-        let options = self.delete_options_in_body()?;
-        if let Some(entry) = self.audit {
-            // In the group of all options, and without a version, as upstream logs them.
-            let mut shown = options.to_value();
-            shown["kind"] = json!("DeleteOptions");
-            shown["apiVersion"] = json!("meta.k8s.io/__internal");
-            entry.sent_patch(&shown);
-        }
-        Ok(options)
-    }
-
-    fn delete_options_in_body(&self) -> Result<DeleteOptions, Status> {
-        let parsed = match negotiate::input(self.headers)? {
-            Input::Json => schema_decode::json(self.body)
-                .map_err(|error| format!("couldn't get version/kind; json parse error: {error}")),
-            Input::Yaml => schema_decode::yaml(self.body).map_err(|error| error.to_string()),
-            Input::Protobuf => return self.protobuf_delete_options(),
-        };
-        let body = parsed.map_err(Status::bad_request)?.value;
-        if !body.is_object() && !body.is_null() {
-            return Err(Status::bad_request(crate::scheme::not_an_object(&body)));
-        }
-        if let Some(schema) = catalog::definition("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions") {
-            structural::type_check(&body, &schema, "DeleteOptions").map_err(Status::bad_request)?;
-        }
-        let text = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("");
-        let kind = text("kind");
-        if !kind.is_empty() && kind != "DeleteOptions" {
-            return Err(Status::bad_request(unregistered(kind, text("apiVersion"))));
-        }
-        // A body replaces the query altogether, dryRun included.
-        DeleteOptions::from_value(&body)
     }
 }
 

@@ -78,7 +78,7 @@ impl Host for Inner {
     }
 
     fn default(&self, object: &mut Value, resource: &Resource) {
-        write::default(object, resource);
+        write::default_now(object, resource, self.env.now());
     }
 
     fn complete_strictly(&self, object: &mut Value, resource: &Resource, kinds: &Snapshot) -> Result<(), String> {

@@ -50,6 +50,8 @@ mod write;
 mod zpages;
 
 #[cfg(test)]
+mod answers_tests;
+#[cfg(test)]
 mod budget_tests;
 #[cfg(test)]
 mod flow_tests;

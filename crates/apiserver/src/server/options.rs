@@ -4,6 +4,7 @@
 use kubewright_schema::error::{FieldError, Reason};
 use serde_json::{Map, Value, json};
 
+use crate::model::Minor;
 use crate::model::status::Status;
 use crate::wire::query::Query;
 
@@ -146,7 +147,12 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// Deletes only what cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`; not looked at before 1.37).
+    pub(crate) unreadable_only: Option<bool>,
 }
+
+/// What [`DeleteOptions::unreadable_only`] is called.
+const UNREADABLE_ONLY: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
     /// The options as admission sees them, without `kind` and `apiVersion`.
@@ -180,12 +186,14 @@ impl DeleteOptions {
             }),
         );
         put("dryRun", self.dry_run.then(|| json!(["All"])));
+        put(UNREADABLE_ONLY, self.unreadable_only.map(Value::from));
         options
     }
 
     /// From the body of a DELETE.
-    pub(crate) fn from_value(body: &Value) -> Result<DeleteOptions, Status> {
+    pub(crate) fn from_value(body: &Value, minor: Minor) -> Result<DeleteOptions, Status> {
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let flag = |key: &str| body.get(key).and_then(Value::as_bool);
         let dry_run: Vec<String> = body
             .get("dryRun")
             .and_then(Value::as_array)
@@ -198,16 +206,21 @@ impl DeleteOptions {
             .unwrap_or_default();
         DeleteOptions {
             grace_period: body.get("gracePeriodSeconds").and_then(Value::as_i64),
-            orphan_dependents: body.get("orphanDependents").and_then(Value::as_bool),
+            orphan_dependents: flag("orphanDependents"),
             uid: text("/preconditions/uid"),
             resource_version: text("/preconditions/resourceVersion"),
+            unreadable_only: flag(UNREADABLE_ONLY).filter(|_| minor >= Minor::V37),
             ..DeleteOptions::default()
         }
-        .checked(text("/propagationPolicy").as_deref(), &dry_run)
+        .checked(
+            text("/propagationPolicy").as_deref(),
+            &dry_run,
+            body.get("preconditions").is_some_and(Value::is_object),
+        )
     }
 
     /// From the query of a DELETE without a body.
-    pub(crate) fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
+    pub(crate) fn from_query(query: &Query, minor: Minor) -> Result<DeleteOptions, Status> {
         let policy = query.all("propagationPolicy").first().map(String::as_str);
         let text = |key: &str| Some(query.get(key)).filter(|text| !text.is_empty()).map(str::to_owned);
         DeleteOptions {
@@ -215,12 +228,18 @@ impl DeleteOptions {
             orphan_dependents: query.optional_flag("orphanDependents"),
             uid: text("uid"),
             resource_version: text("resourceVersion"),
+            unreadable_only: query.optional_flag(UNREADABLE_ONLY).filter(|_| minor >= Minor::V37),
             ..DeleteOptions::default()
         }
-        .checked(policy, query.all("dryRun"))
+        .checked(
+            policy,
+            query.all("dryRun"),
+            query.has("uid") || query.has("resourceVersion"),
+        )
     }
 
-    fn checked(mut self, policy: Option<&str>, dry_run: &[String]) -> Result<DeleteOptions, Status> {
+    /// `conditional`: there are preconditions, if only empty ones.
+    fn checked(mut self, policy: Option<&str>, dry_run: &[String], conditional: bool) -> Result<DeleteOptions, Status> {
         let mut errors = Vec::new();
         if let (Some(policy), Some(_)) = (policy, self.orphan_dependents) {
             let message = "orphanDependents and deletionPropagation cannot be both set";
@@ -241,12 +260,37 @@ impl DeleteOptions {
             }
         };
         check_dry_run(dry_run, &mut errors);
+        if self.unreadable_only == Some(true) {
+            let others = [
+                ("propagationPolicy", policy.is_some()),
+                ("orphanDependents", self.orphan_dependents.is_some()),
+                ("gracePeriodSeconds", self.grace_period.is_some()),
+                ("preconditions", conditional),
+            ];
+            let given = others.iter().filter(|(_, is_given)| *is_given);
+            errors.extend(given.map(|(other, _)| {
+                let why = format!("cannot be set together with .{other}");
+                FieldError::invalid(UNREADABLE_ONLY, json!(true), why)
+            }));
+        }
         self.dry_run = !dry_run.is_empty();
         if errors.is_empty() {
             Ok(self)
         } else {
             Err(Status::invalid_options("DeleteOptions", &errors))
         }
+    }
+}
+
+impl DeleteOptions {
+    /// No collection is deleted because it cannot be read.
+    pub(crate) fn check_collection(&self) -> Result<(), Status> {
+        if self.unreadable_only != Some(true) {
+            return Ok(());
+        }
+        let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        let error = FieldError::invalid(UNREADABLE_ONLY, json!(true), why);
+        Err(Status::invalid_options("DeleteOptions", &[error]))
     }
 }
 
@@ -411,15 +455,18 @@ mod tests {
     #[test]
     fn delete_options() {
         check(
-            DeleteOptions::from_query(&query("propagationPolicy=Orphan&gracePeriodSeconds=5")),
+            DeleteOptions::from_query(&query("propagationPolicy=Orphan&gracePeriodSeconds=5"), Minor::OLDEST),
             "",
         );
         check(
-            DeleteOptions::from_query(&query("propagationPolicy=Foo")),
+            DeleteOptions::from_query(&query("propagationPolicy=Foo"), Minor::OLDEST),
             "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Foo\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
         );
         check(
-            DeleteOptions::from_value(&json!({"propagationPolicy": "Orphan", "orphanDependents": true})),
+            DeleteOptions::from_value(
+                &json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
+                Minor::OLDEST,
+            ),
             "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Invalid value: \"Orphan\": orphanDependents and deletionPropagation cannot be both set",
         );
     }

@@ -3,6 +3,7 @@
 //!
 //! Not here: server-side apply, which is a patch by its verb only (see `apply`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kubewright_schema::decode::{self as schema_decode};
@@ -10,6 +11,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::go::{self, TypeMismatch};
 use kubewright_schema::patch;
 use kubewright_schema::patch::json::{JsonPatchError, unescape};
+use kubewright_schema::patch::shown::Shown;
 use kubewright_schema::patch::strategic::StrategicError;
 use kubewright_schema::structural;
 use serde_json::{Map, Value};
@@ -18,6 +20,7 @@ use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
 use super::write::Part;
 use super::{Call, decode, managed, negotiate};
+use crate::json;
 use crate::model::Minor;
 use crate::model::Resource;
 use crate::model::object;
@@ -58,9 +61,9 @@ impl Call<'_> {
         if super::apply::is_apply(self.headers) {
             return self.apply_part(part).await;
         }
+        let kind = self.patch_type()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let resource = self.resource.clone();
-        let kind = self.patch_type()?;
         let patch = self.read_patch(kind, options.field_validation).map_err(|status| {
             // A patch is read when there is something to apply it to.
             match self.server.storage.get(&resource.store, &self.key()) {
@@ -243,10 +246,18 @@ impl Patch {
                 Err(refused_patch(go::text(&again()?.document), &why))
             }
             // Shown is the document as the patch left it. It is patched again because it seldom must be shown.
-            Err(unfit) => Err(undecodable(
-                &again()?.apply_to(old, resource)?,
-                &unfit.into_error().to_string(),
-            )),
+            Err(unfit) => {
+                let patch = again()?;
+                let (kind, sent) = (patch.kind, patch.document.clone());
+                let new = patch.apply_to(old, resource)?;
+                Err(undecodable(
+                    kind,
+                    &sent,
+                    &new,
+                    resource,
+                    &unfit.into_error().to_string(),
+                ))
+            }
         }
     }
 
@@ -299,8 +310,10 @@ impl Patch {
                 .map_err(|why| refused_patch(go::text(&self.document), &why))?;
         }
         let document = new.clone();
-        fit_fields(new, &Value::Null, resource, &[], self.findings.clone(), how, warnings)
-            .map_err(|unfit| undecodable(&document, &unfit.into_error().to_string()))
+        fit_fields(new, &Value::Null, resource, &[], self.findings.clone(), how, warnings).map_err(|unfit| {
+            let why = unfit.into_error().to_string();
+            undecodable(self.kind, &self.document, &document, resource, &why)
+        })
     }
 }
 
@@ -366,11 +379,16 @@ fn in_document(operations: &Value, text: &str) -> Option<String> {
     Some(format!("duplicate field \"{outer}{inner}\""))
 }
 
-/// 422 for a patched document that is no object of its kind, with an empty kind as upstream.
-pub(super) fn undecodable(document: &Value, why: &str) -> Status {
+/// 422 for a document that is no object of its kind after such a patch, with an empty kind as upstream.
+fn undecodable(kind: PatchType, patch: &Value, document: &Value, resource: &Resource, why: &str) -> Status {
     // Upstream shows the whole document; a longer text helps no reader.
     const SHOWN: usize = 10_000;
-    let mut text = document.to_string();
+    let touched = match kind {
+        PatchType::Json => Cow::Owned(patch::shown::touched(patch, document)),
+        PatchType::Merge | PatchType::Strategic => Cow::Borrowed(patch),
+    };
+    let shown = Shown::new(document, &touched, resource.order());
+    let mut text = String::from_utf8_lossy(&json::text(&shown)).into_owned();
     if text.len() > SHOWN {
         let mut end = SHOWN;
         while !text.is_char_boundary(end) {

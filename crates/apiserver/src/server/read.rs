@@ -166,6 +166,14 @@ impl Call<'_> {
         )
     }
 
+    /// How the versions of a list or watch go together. Selectors that cannot be read are told first.
+    pub(crate) fn version_match(&self, watch: bool) -> Result<Match, Status> {
+        version_match(self.query, watch).map_err(|why| {
+            let (labels, fields) = (self.query.get("labelSelector"), self.query.get("fieldSelector"));
+            Selection::read(labels, fields).err().unwrap_or(why)
+        })
+    }
+
     /// The keys that the path covers: those of a namespace, or all.
     fn prefix(&self) -> String {
         match self.namespace() {
@@ -205,7 +213,7 @@ impl Call<'_> {
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > 0);
-        let matching = version_match(self.query, false)?;
+        let matching = self.version_match(false)?;
         let selection = self.selection()?;
         let limit = asked.or(page);
         let prefix = self.prefix();
@@ -295,12 +303,12 @@ impl Call<'_> {
     ) -> Result<(Option<u64>, Option<String>, Option<usize>), Status> {
         let (version, token) = (self.query.get("resourceVersion"), self.query.get("continue"));
         if !token.is_empty() {
+            let from = Continue::decode(token, prefix)?;
             if !version.is_empty() && version != "0" {
                 return Err(Status::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            let from = Continue::decode(token, prefix)?;
             return Ok((from.revision, Some(from.after), limit));
         }
         if version.is_empty() {
@@ -324,7 +332,7 @@ impl Call<'_> {
     pub(crate) async fn watch(&mut self) -> Result<Reply, Status> {
         let seconds = self.query.number("timeoutSeconds")?;
         self.query.number("limit")?;
-        version_match(self.query, true)?;
+        self.version_match(true)?;
         let selection = self.selection()?;
         let form = self.form()?;
         let version = self.query.get("resourceVersion");

@@ -62,6 +62,9 @@ fn answer(path: &str, review: &Value) -> Result<Value, OutboundError> {
         "data" => patch(json!([{"op": "add", "path": "/data/x", "value": "1"}])),
         "untyped" => patch(json!([{"op": "add", "path": "/data", "value": 5}])),
         "replicas" => patch(json!([{"op": "replace", "path": "/spec/replicas", "value": "many"}])),
+        "taint" => patch(
+            json!([{"op": "add", "path": "/spec/devices/0/taints", "value": [{"key": "k.io/a", "effect": "NoSchedule"}]}]),
+        ),
         "missing" => patch(json!([{"op": "remove", "path": "/data/a/b"}])),
         "convert" => {
             let wanted = review["request"]["desiredAPIVersion"].clone();
@@ -544,6 +547,19 @@ fn a_change_asks_earlier_webhooks_again() {
         json!([{"at": "label", "reinvocationPolicy": "IfNeeded"}, {"at": "data", "reinvocationPolicy": "IfNeeded"}]),
         &["label", "data", "label"],
     );
+}
+
+#[test]
+fn what_a_webhook_adds_has_the_defaults_of_now() {
+    let world = World::new();
+    let rules = json!([{"apiGroups": ["resource.k8s.io"], "apiVersions": ["v1"], "resources": ["resourceslices"], "operations": ["CREATE"]}]);
+    world.configure(true, json!([{"at": "taint", "rules": rules}]));
+    let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {
+        "driver": "d.io", "nodeName": "n", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu"}]}});
+    let created = world.must(201, "POST /apis/resource.k8s.io/v1/resourceslices", &slice);
+    let added = &created["spec"]["devices"][0]["taints"][0]["timeAdded"];
+    assert!(added.is_string(), "{created}");
 }
 
 #[test]

@@ -213,10 +213,7 @@ impl<'a> Writer<'a> {
 
     /// Fills in defaults, also those that depend on the time.
     fn default(&self, object: &mut Value) {
-        default(object, &self.resource);
-        if let Some(fill_in) = self.resource.strategy.default_time {
-            fill_in(object, &crate::env::rfc3339(self.server.env.now()));
-        }
+        default_now(object, &self.resource, self.server.env.now());
     }
 
     /// Holds a custom resource against its definition.
@@ -378,6 +375,14 @@ impl<'a> Writer<'a> {
         if self.resource.custom.is_some() && session.was_changed() {
             prune(object, &self.resource);
         }
+    }
+}
+
+/// Fills in defaults, also those that depend on the time.
+pub(crate) fn default_now(object: &mut Value, resource: &Resource, now: jiff::Timestamp) {
+    default(object, resource);
+    if let Some(fill_in) = resource.strategy.default_time {
+        fill_in(object, &crate::env::rfc3339(now));
     }
 }
 

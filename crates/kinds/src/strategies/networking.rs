@@ -154,6 +154,7 @@ pub(crate) const IP_ADDRESS: Strategy = Strategy {
 
 /// How ServiceCIDRs are written.
 pub(crate) const SERVICE_CIDR: Strategy = Strategy {
+    empties: Empties::Seen,
     status_metadata: StatusMetadata::RESET,
     default: |object| {
         let Some(object) = object.as_object_mut() else { return };

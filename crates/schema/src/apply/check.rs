@@ -228,12 +228,25 @@ fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
         | (Type::Integer | Type::Number, Value::Number(_)) => None,
         (Type::Object, other) => Some(format!("expected map, got &{{{}}}", go::text(other))),
         (Type::Array, other) => Some(format!("expected list, got &{{{}}}", go::text(other))),
+        // A text with a format, such as a time, is any scalar to structured-merge-diff.
+        (Type::String, Value::Bool(_) | Value::Number(_)) if is_untyped(schema) => None,
+        (Type::String, other) if is_untyped(schema) => {
+            Some(format!("expected any scalar, got &{{{}}}", go::text(other)))
+        }
         (Type::String, other) => Some(not_a_string(other)),
         (Type::Boolean, other) => Some(format!("expected boolean, got &{{{}}}", go::text(other))),
         (Type::Integer | Type::Number, other) => {
             Some(format!("expected numeric (int or float), got {}", go::type_name(other)))
         }
     }
+}
+
+/// Whether a text's format makes it an untyped scalar (`convertPrimitive` of kube-openapi).
+fn is_untyped(schema: &Schema) -> bool {
+    schema
+        .format
+        .as_deref()
+        .is_some_and(|format| !matches!(format, "" | "byte"))
 }
 
 /// A value as Go's `%#v` prints it.

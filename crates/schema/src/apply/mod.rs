@@ -31,6 +31,6 @@ pub use set::FieldSet;
 pub use shape::ObjectType;
 pub use updater::{
     ApplyError, Conflict, Convert, Live, apply, apply_seen, conflict_message, enter_untracked, fits, scale_managers,
-    scale_to_parent, unchanged, update, update_seen,
+    scale_to_parent, unchanged, update, update_seen, would_change,
 };
 pub use views::{VersionView, View, Views, untyped};

@@ -381,6 +381,11 @@ pub fn fits(kind: &ObjectType, config: &Value) -> Result<(), ApplyError> {
     }
 }
 
+/// Whether a configuration says anything that the live object does not have.
+pub fn would_change(kind: &ObjectType, live: &Value, config: &Value) -> bool {
+    !merge::is_there(live, config, kind.shape()) && merge::merge(live, config, kind.shape()) != *live
+}
+
 /// Enters the fields of an object that was not tracked: they belong to `before-first-apply`. `present` is as much of
 /// the object as a write of this manager reaches (upstream's fields without the reset ones). Does nothing when there
 /// are entries.

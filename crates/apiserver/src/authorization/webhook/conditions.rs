@@ -13,14 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// Compiled conditions. Empty ones always hold.
 #[derive(Clone, Default)]
-pub struct Conditions(Arc<Compiled>);
-
-#[derive(Default)]
-struct Compiled {
-    conditions: Vec<Condition>,
-    /// Their compiled regular expressions.
-    patterns: Patterns,
-}
+pub struct Conditions(Arc<Vec<Condition>>);
 
 struct Condition {
     source: String,
@@ -52,28 +45,26 @@ impl Conditions {
                 program,
             })
         });
-        compiled.collect::<Result<Vec<_>, _>>().map(|conditions| {
-            let patterns = Patterns::default();
-            Conditions(Arc::new(Compiled { conditions, patterns }))
-        })
+        let compiled: Result<Vec<_>, _> = compiled.collect();
+        Ok(Conditions(Arc::new(compiled?)))
     }
 
     fn sources(&self) -> impl Iterator<Item = &str> {
-        self.0.conditions.iter().map(|condition| condition.source.as_str())
+        self.0.iter().map(|condition| condition.source.as_str())
     }
 
     /// Whether the webhook is asked about a request; a single false condition decides, even when others fail with
     /// errors.
-    pub(super) fn evaluate(&self, spec: &Value) -> Result<bool, String> {
-        if self.0.conditions.is_empty() {
+    pub(super) fn evaluate(&self, spec: &Value, patterns: &Patterns) -> Result<bool, String> {
+        if self.0.is_empty() {
             return Ok(true);
         }
         let request = seen(spec);
         let bindings = Bindings::new().with("request", Cel::from_json(&request));
         let mut budget = MATCH_CONDITIONS_BUDGET;
         let mut errors: Vec<String> = Vec::new();
-        for condition in &self.0.conditions {
-            let outcome = evaluate(&condition.program, &bindings, &self.0.patterns, budget);
+        for condition in &*self.0 {
+            let outcome = evaluate(&condition.program, &bindings, patterns, budget);
             budget = budget.saturating_sub(outcome.cost);
             match outcome.result {
                 Ok(Cel::Bool(true)) => {}

@@ -23,6 +23,7 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kubewright_schema::rules::Patterns;
 use serde_json::Value;
 
 use self::cache::Cache;
@@ -30,6 +31,7 @@ pub use self::conditions::Conditions;
 pub use self::review::Version;
 use super::{Answer, Attributes, Authorizer, Decision, KnownRules, Verdict};
 use crate::env::{BoxFuture, Env};
+use crate::model::Minor;
 use crate::model::user::UserInfo;
 
 /// The pauses between the tries of a review (`DefaultRetryBackoff` of apiserver's webhooks, without its jitter).
@@ -103,14 +105,17 @@ struct Inner {
     webhook: Webhook,
     env: Arc<dyn Env>,
     cache: Mutex<Cache>,
+    /// The functions of expressions, and their compiled regular expressions.
+    patterns: Patterns,
 }
 
 impl Remote {
-    pub(crate) fn new(webhook: Webhook, env: Arc<dyn Env>) -> Remote {
+    pub(crate) fn new(webhook: Webhook, env: Arc<dyn Env>, minor: Minor) -> Remote {
         Remote(Arc::new(Inner {
             webhook,
             env,
             cache: Mutex::default(),
+            patterns: Patterns::of(minor),
         }))
     }
 }
@@ -120,7 +125,7 @@ impl Authorizer for Remote {
         let inner = &self.0;
         let settings = &inner.webhook.settings;
         let spec = review::spec(user, attributes);
-        match settings.conditions.evaluate(&spec) {
+        match settings.conditions.evaluate(&spec, &inner.patterns) {
             Ok(true) => {}
             Ok(false) => return Decision::no_opinion("").into(),
             Err(why) => return Decision::failed(settings.on_error, why).into(),

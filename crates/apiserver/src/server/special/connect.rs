@@ -28,6 +28,9 @@ impl Call<'_> {
         if to == Way::Log {
             self.check_log_options()?;
         } else {
+            if self.query.has("dryRun") {
+                return Err(Status::bad_request("dryRun is not supported"));
+            }
             self.admit_connection(connection).await?;
             self.check_may_stream(to).await?;
         }

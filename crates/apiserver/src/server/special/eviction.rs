@@ -51,7 +51,7 @@ impl Call<'_> {
         // Options that contradict themselves are found when it comes to the delete.
         let (mut delete, contradiction) = match eviction.get("deleteOptions") {
             None | Some(Value::Null) => (DeleteOptions::default(), None),
-            Some(body) => match DeleteOptions::from_value(body) {
+            Some(body) => match DeleteOptions::from_value(body, self.server.config.minor) {
                 Ok(delete) => (delete, None),
                 Err(status) => (DeleteOptions::default(), Some(status)),
             },

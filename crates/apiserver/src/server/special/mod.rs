@@ -9,6 +9,7 @@ pub(crate) mod eviction;
 pub(crate) mod metrics;
 pub(crate) mod openid;
 pub(crate) mod proxy;
+mod readable;
 pub(crate) mod review;
 pub(crate) mod scale;
 pub(crate) mod streams;

@@ -40,6 +40,25 @@ impl Selection {
         fields: &str,
         name: Option<&str>,
     ) -> Result<Selection, Status> {
+        let (labels, fields) = Selection::read(labels, fields)?;
+        let mut selection = Selection {
+            labels: labels.filter(|selector| !selector.is_empty()),
+            fields: fields.filter(|selector| !selector.is_empty()),
+            resource: resource.clone(),
+            name: name.map(str::to_owned),
+        };
+        selection.check_fields()?;
+        let asked = selection.fields.as_ref().map(|fields| fields.exact("metadata.name"));
+        if asked.is_some_and(|asked| name.is_some() && asked != name) {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        Ok(selection)
+    }
+
+    /// Reads both selectors, whatever their fields are.
+    pub(crate) fn read(labels: &str, fields: &str) -> Result<(Option<Selector>, Option<FieldSelector>), Status> {
         for text in [labels, fields] {
             if text.len() > MAX_SELECTOR {
                 return Err(Status::bad_request(format!(
@@ -56,20 +75,7 @@ impl Selection {
             "" => None,
             text => Some(FieldSelector::parse(text).map_err(|error| Status::bad_request(error.to_string()))?),
         };
-        let mut selection = Selection {
-            labels: labels.filter(|selector| !selector.is_empty()),
-            fields: fields.filter(|selector| !selector.is_empty()),
-            resource: resource.clone(),
-            name: name.map(str::to_owned),
-        };
-        selection.check_fields()?;
-        let asked = selection.fields.as_ref().map(|fields| fields.exact("metadata.name"));
-        if asked.is_some_and(|asked| name.is_some() && asked != name) {
-            return Err(Status::bad_request(
-                "fieldSelector metadata.name doesn't match requested name",
-            ));
-        }
-        Ok(selection)
+        Ok((labels, fields))
     }
 
     /// Unknown fields are refused; a required name is remembered.

@@ -96,8 +96,9 @@ impl Call<'_> {
         if is_apply(self.headers) {
             return self.apply_scale(paths).await;
         }
+        let kind = self.patch_type()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
-        let patch = self.read_patch(self.patch_type()?, options.field_validation)?;
+        let patch = self.read_patch(kind, options.field_validation)?;
         let name = self.name().to_owned();
         let row = self.kinds.scale().clone();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
