@@ -5,12 +5,14 @@ mod corpus;
 mod known;
 mod unseen;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kubewright::{Action, Context, Controller, Operator, Reconciler, Webhook};
+use kubewright_runlog::{Entry, Unpacker, What};
 use kubewright_testing::explore::{Explore, Step};
 use kubewright_testing::{Cluster, Controllers, Result};
 use serde_json::{Value, json};
@@ -284,6 +286,42 @@ fn a_report_tells_what_happened() -> Result<()> {
         rest = &rest[at..];
     }
     check_book(&text);
+    Ok(())
+}
+
+#[test]
+fn every_run_is_written_down_behind_what_is_there() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder for the log");
+    let path = folder.path().join("run.log");
+    let mut expected = BTreeSet::new();
+    for fault in ["crash-after@1", "forbidden@1"] {
+        explore(Habit::Good).log(&path)?.replay(fault)?.run()?.assert_none();
+        expected.extend([fault.to_owned(), "undisturbed".to_owned()]);
+        let mut entries = Vec::new();
+        let log = std::fs::read(&path).expect("there is a log");
+        let whole = Unpacker::default().add(&log, |entry| entries.push(entry));
+        whole.expect("the log can be read");
+        let runs: BTreeSet<String> = entries.iter().map(|entry| entry.run.clone()).collect();
+        assert_eq!(runs, expected);
+        let ends = |entry: &Entry, how: &str| {
+            let of = format!("configmap ends default/source: {how}");
+            matches!(&entry.what, What::Reconcile { begins: false, text } if text.starts_with(&of))
+        };
+        for run in &runs {
+            let mut of_run = entries.iter().filter(|entry| entry.run == *run);
+            let created = of_run.find(|entry| entry.is_effective());
+            assert_eq!(
+                created.map(Entry::object).as_deref(),
+                Some("configmaps default/source-copy"),
+                "{run}"
+            );
+            assert!(of_run.any(|entry| ends(entry, "done")), "{run}");
+        }
+        let failed = |entry: &Entry| entry.run == "forbidden@1" && ends(entry, "failed");
+        assert_eq!(entries.iter().any(failed), fault == "forbidden@1");
+    }
+    std::fs::write(&path, "no log").expect("a file");
+    assert!(explore(Habit::Good).log(&path).is_err());
     Ok(())
 }
 
