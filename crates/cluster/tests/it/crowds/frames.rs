@@ -2,7 +2,7 @@
 //! connection, and a new client is served while they come.
 //!
 //! The frames are written by hand, for no client library sends them. Not here: HTTP/2 without a word (`crowds.rs`),
-//! heads and bodies of single requests (`hostile/inputs/heads.rs`).
+//! heads and bodies of single requests (`hostile/inputs/heads.txt`).
 
 use kubewright_cluster::{Cluster, Controllers, Limits, Listening};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

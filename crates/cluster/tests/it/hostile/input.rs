@@ -56,11 +56,6 @@ impl Request {
         }
     }
 
-    /// From so many clients at once, each on a connection of its own.
-    pub(crate) fn by_clients(self, clients: usize) -> Request {
-        Request { clients, ..self }
-    }
-
     /// The request at the end.
     pub(crate) fn then(mut self, request: Request) -> Request {
         self.afterwards.push(request);
@@ -157,15 +152,4 @@ pub(crate) fn merge_patch(path: &str, body: impl ToString) -> Request {
 
 pub(crate) fn json_patch(path: &str, body: impl ToString) -> Request {
     Request::new("PATCH", path).with_body("application/json-patch+json", body.to_string())
-}
-
-pub(crate) fn strategic_patch(path: &str, body: impl ToString) -> Request {
-    Request::new("PATCH", path).with_body("application/strategic-merge-patch+json", body.to_string())
-}
-
-/// A server-side apply, forced.
-pub(crate) fn apply(path: &str, manager: &str, body: impl ToString) -> Request {
-    Request::new("PATCH", path)
-        .with_body("application/apply-patch+yaml", body.to_string())
-        .query(&format!("force=true&fieldManager={manager}"))
 }
