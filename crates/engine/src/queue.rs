@@ -17,8 +17,8 @@
 //!   priority yields no more than that.
 //! * Q10 nothing happens without a call; [`Next::Wait`] says when the next call is due. Q11 an idle item takes no
 //!   memory.
-//! * No operation looks at all items, except a shutdown, [`WorkQueue::each_waiting`], and the compaction after a burst, which the items that are
-//!   gone have paid for (`compact.rs`).
+//! * No operation looks at all items, except a shutdown, [`WorkQueue::each_waiting`], [`WorkQueue::drop_waiting`], and the
+//!   compaction after a burst, which the items that are gone have paid for (`compact.rs`).
 //!
 //! Not here: waiting and waking (the shell does, told by [`Wake`]), the lock, clocks.
 
@@ -340,11 +340,32 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         pending.for_each(|pending| change(&mut pending.causes));
     }
 
+    /// Drops the items that wait and of which this says so. Their failures are forgotten; runs may end.
+    pub fn drop_waiting(&mut self, drops: impl Fn(&T, &C) -> bool) {
+        for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
+            let Some(slot) = self.slots[id as usize].as_mut() else {
+                continue;
+            };
+            let Some(pending) = slot.pending.take_if(|pending| drops(&slot.item, &pending.causes)) else {
+                continue;
+            };
+            if slot.running.is_some() {
+                continue; // held, thus in no list
+            }
+            match (pending.due, pending.priority) {
+                (Some(_), _) => self.undelay(id),
+                (None, priority) => self.unready(priority, id),
+            }
+            self.vacate(id);
+        }
+        self.compact();
+    }
+
     /// Shuts down at once: waiting items are dropped, nothing more is handed out, adds are ignored. Runs may end.
     /// Harmless when repeated. The shell must wake all workers.
     pub fn shut_down(&mut self) {
         self.shut_down = true;
-        self.drop_pending();
+        self.drop_waiting(|_, _| true);
     }
 
     /// Whether the queue was shut down.
@@ -481,26 +502,6 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         }
         self.unready(priority, id);
         Some(id)
-    }
-
-    fn drop_pending(&mut self) {
-        for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
-            let Some(slot) = self.slots[id as usize].as_mut() else {
-                continue;
-            };
-            let Some(pending) = slot.pending.take() else {
-                continue;
-            };
-            if slot.running.is_some() {
-                continue; // held, thus in no list
-            }
-            match (pending.due, pending.priority) {
-                (Some(_), _) => self.undelay(id),
-                (None, priority) => self.unready(priority, id),
-            }
-            self.vacate(id);
-        }
-        self.compact();
     }
 
     fn longest_run(&self) -> Option<&Run> {

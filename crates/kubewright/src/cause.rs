@@ -389,6 +389,11 @@ impl Causes {
         self.overflow = 0;
     }
 
+    /// Whether they say nothing but what the cache shows. What code of the operator asked for, it does not.
+    pub(crate) fn are_seen(&self) -> bool {
+        self.list.iter().all(|cause| cause.object.is_some())
+    }
+
     /// A worker has the key: its causes wait no longer.
     pub(crate) fn taken(mut self) -> Vec<Cause> {
         if self.list.is_empty() && self.overflow == 0 {

@@ -229,6 +229,11 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         self.lock().each_waiting(change);
     }
 
+    /// Drops the items that wait and of which this says so. It must not use the queue.
+    pub(crate) fn drop_waiting(&self, drops: impl Fn(&T, &C) -> bool) {
+        self.lock().drop_waiting(drops);
+    }
+
     pub(crate) fn add(&self, item: T, priority: Priority, causes: C) {
         let wake = self.timed(|engine, now| engine.add(item, priority, causes, now));
         self.wake(wake);

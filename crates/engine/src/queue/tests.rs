@@ -192,6 +192,28 @@ fn q6_shutdown_after_a_burst_drops_what_waits() {
 }
 
 #[test]
+fn what_waits_is_dropped_wherever_it_is() {
+    let mut queue = Queue::default();
+    for item in ["running", "kept running"] {
+        add(&mut queue, item, 0);
+    }
+    let runs = [get(&mut queue, 0), get(&mut queue, 0)];
+    for item in ["running", "kept running", "ready", "kept"] {
+        add(&mut queue, item, 0);
+    }
+    low(&mut queue, "low", 0);
+    after(&mut queue, "delayed", 9, 0);
+    after(&mut queue, "kept delayed", 9, 0);
+    queue.drop_waiting(|item, _| !item.starts_with("kept"));
+    for work in runs {
+        assert!(queue.done(work.token, at(0)).is_some(), "{}", work.item);
+    }
+    assert_eq!(drain(&mut queue, 0), ["kept", "kept running"]);
+    assert_eq!(drain(&mut queue, 9), ["kept delayed"]);
+    assert!(queue.is_idle());
+}
+
+#[test]
 fn q7_backoff_grows_per_item_until_forgotten() {
     let mut queue = Queue::default();
     let mut now = Instant::ZERO;

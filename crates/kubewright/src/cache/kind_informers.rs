@@ -123,6 +123,12 @@ impl Keys {
         let cores = self.0.iter().filter_map(Weak::upgrade);
         cores.flat_map(|core| core.keys()).collect()
     }
+
+    /// Whether [`Keys::all`] has a key.
+    pub(crate) fn has(&self, key: &Request) -> bool {
+        let mut cores = self.0.iter().filter_map(Weak::upgrade);
+        cores.any(|core| core.get(key.namespace(), key.name()).is_some())
+    }
 }
 
 /// The answers of all parts, one after the other.

@@ -123,6 +123,7 @@ impl Controller {
                 cluster: None,
                 shards: shards.clone(),
                 standby: standby.clone(),
+                cached: None,
                 room: Room::default(),
             },
         };
@@ -187,13 +188,15 @@ impl Prepared {
         let metrics = options
             .metrics
             .controller(&prepared.name, workers, move || queue.metrics());
-        let mut terms_before = 0_usize;
+        // What waits from the first lists is all, as long as this replica leads from its start.
+        let (mut stood_by, mut has_led) = (false, false);
         loop {
             let permit = match permits.next().now_or_never() {
                 Some(permit) => permit,
                 None => {
                     prepared.standby.set(true);
-                    prepared.queue.each_waiting(Causes::forget);
+                    prepared.engaged.rest();
+                    stood_by = true;
                     let permit = tokio::select! {
                         biased;
                         () = stop.requested() => break,
@@ -211,10 +214,10 @@ impl Prepared {
                     () = prepared.catch_up(began, &progress) => {}
                 }
             }
-            if terms_before > 0 {
-                prepared.add_all();
+            let is_first = !std::mem::replace(&mut has_led, true);
+            if stood_by || !is_first {
+                prepared.add_all(is_first);
             }
-            terms_before = terms_before.saturating_add(1);
             let (run, workers) = prepared.open(&options, &metrics, &permit, &stop);
             progress.started();
             let ended = tokio::select! {

@@ -28,6 +28,7 @@ use crate::cause::Causes;
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::form::Form;
+use crate::object::ObjectRef;
 use crate::own_writes::OwnWrites;
 use crate::queue::Queue;
 use crate::request::Request;
@@ -70,6 +71,7 @@ pub(crate) struct Engagement {
     /// `None` in the home cluster.
     cluster: Option<Arc<str>>,
     pub(super) own: KindInformers,
+    queue: KeyQueue,
     pub(super) client: Client,
     pub(super) own_writes: OwnWrites,
     /// Of its own kind and of those that it owns and watches.
@@ -132,11 +134,13 @@ impl Engaged {
         let cluster: Option<Arc<str>> = (!name.is_empty()).then(|| Arc::from(name));
         debug_assert!(!self.read().contains_key(&cluster), "C1");
         let client = client.for_controller(controller);
-        let queue = queue.in_cluster(cluster.clone());
         let own = client.cache().parts_in(form, scope.clone());
+        let cached = (!predicates.concern(form.id)).then(|| own.keys());
+        let queue = queue.in_cluster(cluster.clone(), cached);
         let mut tasks = JoinSet::new();
         let all = AllKeys::start(own.keys(), queue.clone(), &mut tasks);
         let panics = Panics::of(controller, &client);
+        let rests = queue.clone();
         let mut active = vec![start_own(&own, predicates, queue.clone(), panics.clone())];
         let indexes = indexes.iter();
         let indexes = indexes.map(|index| index.start(controller, &client, &panics, &all));
@@ -159,6 +163,7 @@ impl Engaged {
         let engagement = Arc::new(Engagement {
             cluster: cluster.clone(),
             own,
+            queue: rests,
             client,
             own_writes: OwnWrites::new(),
             sources: active,
@@ -233,6 +238,16 @@ impl Engaged {
     pub(super) fn keys(&self) -> Vec<Request> {
         let all = self.all();
         all.iter().flat_map(|engagement| engagement.keys()).collect()
+    }
+
+    /// What a key names.
+    pub(super) fn reference(&self, key: &Request) -> ObjectRef {
+        ObjectRef::named(&self.parts.form.resource, key.namespace(), key.name())
+    }
+
+    /// This replica does not lead.
+    pub(super) fn rest(&self) {
+        self.all().iter().for_each(|engagement| engagement.queue.rest());
     }
 
     /// How the sources fare without which the controller does not begin.

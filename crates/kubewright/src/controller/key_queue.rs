@@ -1,7 +1,7 @@
 //! The queue of a controller, as its sources fill it.
 //!
 //! Invariants: SH7 keys of other replicas' shards do not enter; a key names its cluster; on a replica that does not lead
-//! keys are queued without their causes.
+//! keys are queued without their causes, and not those of objects in the cache, which are all looked at when it leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kubewright_engine::queue::{Merge, Priority};
 
+use crate::cache::Keys;
 use crate::cause::{Causes, Room};
 use crate::queue::Queue;
 use crate::request::Request;
@@ -30,12 +31,14 @@ pub(crate) struct KeyQueue {
     pub(crate) cluster: Option<Arc<str>>,
     pub(crate) shards: Option<Shards>,
     pub(crate) standby: Standby,
+    /// The keys that a replica looks at when its term begins: of its objects in the cache. `None` where predicates choose
+    /// among them; there each key waits.
+    pub(super) cached: Option<Keys>,
     /// For the states that the causes of its keys keep.
     pub(crate) room: Room,
 }
 
-/// Whether another replica leads. Keys are queued meanwhile, without their causes: those of every object that changes
-/// would stay for as long as the other one leads.
+/// Whether another replica leads. What is queued meanwhile stays for as long as the other one leads.
 #[derive(Clone, Default)]
 pub(crate) struct Standby(Arc<AtomicBool>);
 
@@ -51,11 +54,26 @@ impl Standby {
 
 impl KeyQueue {
     /// The same queue, for keys of a cluster.
-    pub(super) fn in_cluster(&self, cluster: Option<Arc<str>>) -> KeyQueue {
+    pub(super) fn in_cluster(&self, cluster: Option<Arc<str>>, cached: Option<Keys>) -> KeyQueue {
         KeyQueue {
             cluster,
+            cached,
             ..self.clone()
         }
+    }
+
+    /// Whether this replica looks at the key when its term begins, even if it does not wait.
+    fn comes_back(&self, request: &Request) -> bool {
+        self.standby.is() && self.cached.as_ref().is_some_and(|keys| keys.has(request))
+    }
+
+    /// This replica does not lead: gives back what it keeps.
+    pub(super) fn rest(&self) {
+        self.inner.each_waiting(Causes::forget);
+        let drops = |request: &Request, causes: &Causes| {
+            request.cluster == self.cluster && causes.are_seen() && self.comes_back(request)
+        };
+        self.inner.drop_waiting(drops);
     }
 
     /// The key, which names its cluster.
@@ -73,12 +91,12 @@ impl KeyQueue {
 
     /// Whether the key is worked on by this replica; only then it is added.
     pub(crate) fn add(&self, request: Request, priority: Priority, mut causes: Causes) -> bool {
+        let request = self.placed(request);
+        let is_held = self.holds(&request);
         if self.standby.is() {
             causes.forget();
         }
-        let request = self.placed(request);
-        let is_held = self.holds(&request);
-        if is_held {
+        if is_held && !(causes.are_seen() && self.comes_back(&request)) {
             self.inner.add(request, priority, causes);
         }
         is_held
@@ -90,7 +108,7 @@ impl KeyQueue {
             causes.forget();
         }
         let request = self.placed(request);
-        if self.holds(&request) {
+        if self.holds(&request) && !self.comes_back(&request) {
             self.inner.add_after(request, delay, priority, causes);
         }
     }

@@ -218,7 +218,7 @@ impl Predicates {
     }
 
     /// Whether there are any for a kind.
-    fn concern(&self, kind: TypeId) -> bool {
+    pub(super) fn concern(&self, kind: TypeId) -> bool {
         self.0.iter().any(|(id, _, _)| *id == kind)
     }
 

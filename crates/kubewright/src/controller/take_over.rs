@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::control_loop::{LoopEvents, Prepared};
 use crate::cache::{Health, SharedInformer};
-use crate::cause::{Cause, Causes};
+use crate::cause::{Cause, CauseKind, Causes};
 use crate::client::Client;
 use crate::request::Request;
 use crate::sharding::Generation;
@@ -41,11 +41,15 @@ impl Prepared {
         progress.waits(None);
     }
 
-    /// Another replica led meanwhile: its timers and retries went with it, so everything is looked at once.
-    pub(super) fn add_all(&self) {
+    /// Another replica led until now, or none: its timers and retries went with it, so everything is looked at once. In
+    /// the first term of this replica that is what the caches were filled with.
+    pub(super) fn add_all(&self, is_first: bool) {
         for request in self.engaged.keys() {
-            let causes = Causes::of(Cause::requested("this replica leads again"));
-            self.queue.add(request, Priority::LOW, causes);
+            let cause = match is_first {
+                true => Cause::about(CauseKind::InitialList, self.engaged.reference(&request)),
+                false => Cause::requested("this replica leads again"),
+            };
+            self.queue.add(request, Priority::LOW, Causes::of(cause));
         }
     }
 

@@ -104,6 +104,7 @@ async fn what_waits_keeps_few_states() {
             inner: Queue::new(Box::new(kubewright_engine::backoff::Exponential::default())),
             shards: None,
             standby: Standby::default(),
+            cached: None,
             room: Room::default(),
         };
         queue.standby.set(is_standby);

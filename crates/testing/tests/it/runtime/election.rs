@@ -208,6 +208,52 @@ async fn le3_a_lease_that_is_given_back_is_taken_at_once() -> Result<()> {
     Ok(())
 }
 
+/// A replica that stands by keeps no keys of what its cache has anyway, and looks at all of it when it leads.
+#[tokio::test]
+async fn a_standby_keeps_no_keys() -> Result<()> {
+    let cluster = TestCluster::start().await?;
+    let journal = Journal::default();
+    let first = manager(cluster.kube(), patient("one"), noter("one", &journal));
+    let leads = first.ready();
+    let first = run(first);
+    leads.await;
+    create(&cluster, "a").await?;
+    assert_eq!(journal.first("a").await, ("one", 0));
+    let second = manager(cluster.kube(), patient("two"), noter("two", &journal));
+    let metrics = second.metrics();
+    let second = run(second);
+    let sum = |series: &str| {
+        let text = metrics.encode();
+        let values = text.lines().filter(|line| line.starts_with(series));
+        let values = values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.reduce(|sum, value| sum + value)
+    };
+    let rests = async |cached: f64| {
+        let rests = async {
+            while sum("kubewright_cache_objects{").is_none_or(|now| now < cached)
+                || sum("workqueue_depth{") != Some(0.0)
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        let rests = tokio::time::timeout(Duration::from_secs(30), rests).await;
+        rests.unwrap_or_else(|_| panic!("{}", metrics.encode()));
+        sum("kubewright_cache_objects{").unwrap_or_default()
+    };
+    let cached = rests(1.0).await;
+    create(&cluster, "b").await?;
+    rests(cached + 1.0).await;
+    first.stop().await;
+    let all = |notes: &[Note]| {
+        ["a", "b"]
+            .iter()
+            .all(|name| notes.contains(&("two", 1, (*name).to_owned())))
+    };
+    journal.until("the second looks at all", all).await;
+    second.stop().await;
+    Ok(())
+}
+
 #[tokio::test]
 async fn le4_a_crashed_leader_is_followed_after_its_lease() -> Result<()> {
     let cluster = in_virtual_time().await?;
