@@ -147,7 +147,10 @@ mod tests {
             .admit(&head, crate::UserInfo::admin())
             .now_or_never()
             .expect("no waiting");
-        admitted.ok().expect("an administrator").panicked();
+        let Ok(admitted) = admitted else {
+            panic!("an administrator")
+        };
+        admitted.panicked();
         let kept = kept.0.lock().expect("no panic");
         let last = kept.last().map(|entry| (entry.call.resource.as_str(), &entry.what));
         assert_eq!(last, Some(("namespaces", &What::Read { code: 500 })));

@@ -7,10 +7,11 @@
 //! by the seats that they were given (fair queuing).
 //!
 //! Invariants: a level never runs more seats than its limit, unless one request alone wants more; while a request waits
-//! in a level, so many seats are taken that it cannot begin; every request that begins leaves once.
+//! in a level, so many seats are taken that it cannot begin, or its flow has more of them than are free; every request
+//! that begins leaves once.
 //!
-//! Unlike upstream, what is lent follows from what is used now, and is not settled every ten seconds; a queue's
-//! turn is charged with seats, not with seats multiplied by time.
+//! Unlike upstream, a flow leaves some seats to one that comes; what is lent follows from what is used now, and is not
+//! settled every ten seconds; a queue's turn is charged with seats, not with seats multiplied by time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -93,6 +94,8 @@ struct Level<W> {
     /// Whether there is such an object. Those who still wait or run in a level that is gone do so to their end.
     exists: bool,
     executing: u64,
+    /// The seats of each flow, where requests wait for theirs.
+    flows: BTreeMap<u64, u64>,
     /// Those in which requests wait, or did since none waited.
     queues: BTreeMap<u64, Queue<W>>,
     waiting: usize,
@@ -110,6 +113,7 @@ struct Queue<W> {
 #[derive(Debug)]
 struct Waiting<W> {
     number: u64,
+    flow: u64,
     seats: u64,
     waker: W,
 }
@@ -163,8 +167,9 @@ impl<W> Levels<W> {
             return Ok(Entered::Begins(0));
         };
         let seats = seats.clamp(1, level.limits.nominal.max(1));
-        if level.waiting == 0 && level.has_room(seats, lent) {
-            level.executing = level.executing.saturating_add(seats);
+        let is_first = level.waiting == 0 || level.first(lent).is_none();
+        if is_first && level.has_room(seats, lent) && level.is_due(flow, lent) {
+            level.take(flow, seats);
             return Ok(Entered::Begins(seats));
         }
         let Response::Queue(queuing) = level.response else {
@@ -190,16 +195,27 @@ impl<W> Levels<W> {
             queue.turn = queue.turn.max(turn);
         }
         let waker = waker();
-        queue.waiting.push_back(Waiting { number, seats, waker });
+        queue.waiting.push_back(Waiting {
+            number,
+            flow,
+            seats,
+            waker,
+        });
         level.waiting = level.waiting.saturating_add(1);
         Ok(Entered::Waits(number))
     }
 
-    /// A request that began with so many seats is answered. Returns who begins now.
-    pub(super) fn leave(&mut self, name: &str, seats: u64) -> Vec<Begun<W>> {
+    /// A request of a flow that began with so many seats is answered. Returns who begins now.
+    pub(super) fn leave(&mut self, name: &str, flow: u64, seats: u64) -> Vec<Begun<W>> {
         if let Some(level) = self.levels.get_mut(name) {
             debug_assert!(level.executing >= seats, "it has begun");
             level.executing = level.executing.saturating_sub(seats);
+            let held = level.held(flow);
+            debug_assert!(held >= seats, "its flow has its seats");
+            match held.saturating_sub(seats) {
+                0 => drop(level.flows.remove(&flow)),
+                held => drop(level.flows.insert(flow, held)),
+            }
         }
         self.dispatch()
     }
@@ -222,8 +238,9 @@ impl<W> Levels<W> {
         (found, self.dispatch())
     }
 
-    /// Everybody begins for whom there is room.
-    fn dispatch(&mut self) -> Vec<Begun<W>> {
+    /// Everybody begins for whom there is room: also one that has come to wait, where those before it wait for more seats
+    /// than are free, and the turn of its queue comes before theirs.
+    pub(super) fn dispatch(&mut self) -> Vec<Begun<W>> {
         let mut begun = Vec::new();
         let waiting: Vec<Arc<str>> = self
             .levels
@@ -276,35 +293,68 @@ impl<W> Level<W> {
             response,
             exists: true,
             executing: 0,
+            flows: BTreeMap::new(),
             queues: BTreeMap::new(),
             waiting: 0,
             turn: 0,
         }
     }
 
-    fn has_room(&self, seats: u64, lent: u64) -> bool {
+    fn limit(&self, lent: u64) -> u64 {
         let borrowable = self.limits.borrowable.unwrap_or(u64::MAX).min(lent);
-        let limit = self.limits.nominal.saturating_add(borrowable);
+        self.limits.nominal.saturating_add(borrowable)
+    }
+
+    fn has_room(&self, seats: u64, lent: u64) -> bool {
+        let limit = self.limit(lent);
         limit > 0 && (self.executing == 0 || self.executing.saturating_add(seats) <= limit)
+    }
+
+    fn held(&self, flow: u64) -> u64 {
+        self.flows.get(&flow).copied().unwrap_or(0)
+    }
+
+    /// Whether a flow has no more seats than are free. Upstream lets one flow take all; but a request may wait for a
+    /// webhook, or for a client that does not read, and the others of its level with it. So there are always some for
+    /// one who comes, where requests may wait at all.
+    fn is_due(&self, flow: u64, lent: u64) -> bool {
+        let free = self.limit(lent).saturating_sub(self.executing);
+        matches!(self.response, Response::Reject) || self.held(flow) <= free
+    }
+
+    fn take(&mut self, flow: u64, seats: u64) {
+        self.executing = self.executing.saturating_add(seats);
+        let held = self.held(flow);
+        self.flows.insert(flow, held.saturating_add(seats));
+    }
+
+    /// The queue whose turn it is, and the place of its first request that is due.
+    fn first(&self, lent: u64) -> Option<(u64, usize)> {
+        let due = self.queues.iter().filter_map(|(number, queue)| {
+            let place = queue
+                .waiting
+                .iter()
+                .position(|waiting| self.is_due(waiting.flow, lent))?;
+            Some((queue.turn, *number, place))
+        });
+        due.min().map(|(_, number, place)| (number, place))
     }
 
     /// The next one that begins, if there is room for it.
     fn next(&mut self, lent: u64) -> Option<Waiting<W>> {
-        let of_turn = |(_, queue): &(&u64, &Queue<W>)| queue.turn;
-        let waiting = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
-        let place = *waiting.min_by_key(of_turn)?.0;
-        let seats = self.queues.get(&place)?.waiting.front()?.seats;
+        let (number, place) = self.first(lent)?;
+        let seats = self.queues.get(&number)?.waiting.get(place)?.seats;
         if !self.has_room(seats, lent) {
             return None;
         }
-        let queue = self.queues.get_mut(&place)?;
+        let queue = self.queues.get_mut(&number)?;
         self.turn = queue.turn;
         queue.turn = queue.turn.saturating_add(seats);
-        let next = queue.waiting.pop_front();
-        self.executing = self.executing.saturating_add(seats);
+        let next = queue.waiting.remove(place)?;
+        self.take(next.flow, seats);
         self.waiting = self.waiting.saturating_sub(1);
         self.forget_turns();
-        next
+        Some(next)
     }
 
     /// Turns mean nothing once no request waits.
@@ -335,243 +385,4 @@ fn deal(flow: u64, queues: u64, hand_size: u64) -> Vec<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const QUEUE: Response = Response::Queue(Queuing {
-        queues: 8,
-        hand_size: 2,
-        length_limit: 3,
-    });
-
-    /// Levels by name: nominal and lendable seats, the most that are borrowed, what happens without a seat.
-    fn levels(rows: &[(&str, u64, u64, Option<u64>, Response)]) -> Levels<&'static str> {
-        let mut levels = Levels::default();
-        assert!(levels.configure(limits(rows)).is_empty());
-        levels
-    }
-
-    fn limits(rows: &[(&str, u64, u64, Option<u64>, Response)]) -> BTreeMap<Arc<str>, (Limits, Response)> {
-        let row = |(name, nominal, lendable, borrowable, response): &(&str, u64, u64, Option<u64>, Response)| {
-            let limits = Limits {
-                nominal: *nominal,
-                lendable: *lendable,
-                borrowable: *borrowable,
-            };
-            (Arc::from(*name), (limits, *response))
-        };
-        rows.iter().map(row).collect()
-    }
-
-    fn names(begun: Vec<Begun<&'static str>>) -> Vec<&'static str> {
-        begun.into_iter().map(|begun| begun.waker).collect()
-    }
-
-    #[test]
-    fn a_full_level_rejects() {
-        let mut levels = levels(&[("a", 2, 0, Some(0), Response::Reject)]);
-        assert_eq!(levels.enter("a", 1, 1, || ""), Ok(Entered::Begins(1)));
-        assert_eq!(levels.enter("a", 2, 1, || ""), Ok(Entered::Begins(1)));
-        assert_eq!(levels.enter("a", 3, 1, || ""), Err(Reason::ConcurrencyLimit));
-        assert!(levels.leave("a", 1).is_empty());
-        assert_eq!(
-            levels.enter("a", 3, 9, || ""),
-            Err(Reason::ConcurrencyLimit),
-            "it wants all"
-        );
-        assert!(levels.leave("a", 1).is_empty());
-        assert_eq!(levels.enter("a", 3, 9, || ""), Ok(Entered::Begins(2)), "all there are");
-        assert_eq!(
-            levels.enter("b", 3, 9, || ""),
-            Ok(Entered::Begins(0)),
-            "there is no such level"
-        );
-        levels.configure(limits(&[("a", 0, 0, Some(0), Response::Reject)]));
-        levels.leave("a", 2);
-        assert_eq!(
-            levels.enter("a", 3, 1, || ""),
-            Err(Reason::ConcurrencyLimit),
-            "a level without seats"
-        );
-    }
-
-    #[test]
-    fn a_level_borrows_what_others_do_not_use() {
-        let mut levels = levels(&[
-            ("a", 1, 0, Some(2), Response::Reject),
-            ("b", 4, 3, Some(0), Response::Reject),
-        ]);
-        for _ in 0..3 {
-            assert_eq!(levels.enter("a", 1, 1, || ""), Ok(Entered::Begins(1)));
-        }
-        assert_eq!(
-            levels.enter("a", 1, 1, || ""),
-            Err(Reason::ConcurrencyLimit),
-            "it may borrow two"
-        );
-        for _ in 0..4 {
-            assert_eq!(
-                levels.enter("b", 1, 1, || ""),
-                Ok(Entered::Begins(1)),
-                "its own are its own"
-            );
-        }
-        assert!(levels.leave("a", 1).is_empty());
-        assert_eq!(
-            levels.enter("a", 1, 1, || ""),
-            Err(Reason::ConcurrencyLimit),
-            "nothing is lent"
-        );
-    }
-
-    #[test]
-    fn flows_take_turns() {
-        let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
-        assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
-        // The flow 0 has the queues 0 and 1; the flow 2 + 3 * 8 has 2 and 4.
-        assert_eq!((deal(0, 8, 2), deal(26, 8, 2)), (vec![0, 1], vec![2, 4]));
-        for name in ["a1", "a2", "a3", "a4", "a5", "a6"] {
-            assert!(
-                matches!(levels.enter("a", 0, 1, || name), Ok(Entered::Waits(_))),
-                "{name}"
-            );
-        }
-        assert_eq!(levels.enter("a", 0, 1, || "a7"), Err(Reason::QueueFull));
-        assert!(matches!(levels.enter("a", 26, 1, || "b1"), Ok(Entered::Waits(_))));
-        let order: Vec<_> = (0..7).flat_map(|_| names(levels.leave("a", 1))).collect();
-        assert_eq!(order, ["a1", "a2", "b1", "a3", "a4", "a5", "a6"]);
-        assert!(levels.leave("a", 1).is_empty());
-        assert_eq!(levels.shown().next(), Some((&Arc::from("a"), 1, 0, 0)));
-    }
-
-    #[test]
-    fn who_gives_up_leaves_no_trace() {
-        let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
-        assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
-        let Ok(Entered::Waits(second)) = levels.enter("a", 0, 1, || "second") else {
-            panic!("it waits")
-        };
-        let Ok(Entered::Waits(third)) = levels.enter("a", 0, 1, || "third") else {
-            panic!("it waits")
-        };
-        assert_eq!(levels.give_up("a", second), (true, vec![]));
-        assert_eq!(levels.give_up("a", second), (false, vec![]));
-        assert_eq!(names(levels.leave("a", 1)), ["third"]);
-        assert_eq!(levels.give_up("a", third), (false, vec![]), "it has begun");
-    }
-
-    #[test]
-    fn a_level_that_is_gone_ends_with_its_requests() {
-        let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
-        assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
-        assert!(matches!(levels.enter("a", 0, 1, || "second"), Ok(Entered::Waits(_))));
-        assert!(levels.configure(limits(&[("b", 5, 5, None, QUEUE)])).is_empty());
-        assert_eq!(names(levels.leave("a", 1)), ["second"]);
-        assert!(levels.leave("a", 1).is_empty());
-        levels.configure(limits(&[]));
-        assert_eq!(levels.shown().count(), 0);
-    }
-
-    #[test]
-    fn more_seats_are_taken_at_once() {
-        let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
-        assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
-        assert!(matches!(levels.enter("a", 0, 1, || "second"), Ok(Entered::Waits(_))));
-        assert_eq!(
-            names(levels.configure(limits(&[("a", 2, 0, Some(0), QUEUE)]))),
-            ["second"]
-        );
-    }
-
-    /// Whatever enters, leaves and gives up: seats stay within limits, and no request waits beside a free one.
-    #[test]
-    fn no_seat_is_lost_or_given_twice() {
-        let mut state = 7_u64;
-        let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
-        let mut levels: Levels<u64> = Levels::default();
-        let rows = [
-            ("a", 3, 2, None, QUEUE),
-            ("b", 5, 0, Some(2), QUEUE),
-            ("c", 2, 2, Some(0), Response::Reject),
-        ];
-        levels.configure(limits(&rows));
-        let mut running: Vec<(Arc<str>, u64)> = Vec::new();
-        let mut waiting: BTreeMap<u64, (Arc<str>, u64)> = BTreeMap::new();
-        let mut serial = 0_u64;
-        for _ in 0..50_000 {
-            let begun = match random(5) {
-                0..=2 => {
-                    let name = rows[random(3) as usize].0;
-                    serial += 1;
-                    match levels.enter(name, random(40), 1 + random(3), || serial) {
-                        Ok(Entered::Begins(seats)) => running.push((name.into(), seats)),
-                        Ok(Entered::Waits(number)) => drop(waiting.insert(serial, (name.into(), number))),
-                        Err(_) => {}
-                    }
-                    Vec::new()
-                }
-                3 if !running.is_empty() => {
-                    let (name, seats) = running.swap_remove(random(running.len() as u64) as usize);
-                    levels.leave(&name, seats)
-                }
-                _ => {
-                    let Some((_, (name, number))) = waiting.pop_first() else {
-                        continue;
-                    };
-                    let (waited, begun) = levels.give_up(&name, number);
-                    assert!(waited);
-                    begun
-                }
-            };
-            for begun in begun {
-                assert!(waiting.remove(&begun.waker).is_some(), "it began twice");
-                running.push((begun.level, begun.seats));
-            }
-            for (name, level) in &levels.levels {
-                let taken: u64 = running
-                    .iter()
-                    .filter(|(its, _)| its == name)
-                    .map(|(_, seats)| seats)
-                    .sum();
-                assert_eq!(taken, level.executing, "{name}");
-                let wait = waiting.values().filter(|(its, _)| its == name).count();
-                assert_eq!(wait, level.waiting, "{name}");
-                let first = level
-                    .queues
-                    .values()
-                    .filter_map(|queue| Some((queue.turn, queue.waiting.front()?.seats)));
-                if let Some((_, seats)) = first.min() {
-                    let least = level
-                        .queues
-                        .values()
-                        .filter_map(|queue| Some(queue.waiting.front()?.seats))
-                        .max();
-                    assert!(
-                        !level.has_room(seats.max(least.unwrap_or(0)), levels.lent(name)),
-                        "{name} has room"
-                    );
-                }
-            }
-        }
-        assert!(serial > 20_000);
-    }
-
-    #[test]
-    fn a_hand_has_different_queues() {
-        for flow in 0..5_000_u64 {
-            let hand = deal(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), 16, 4);
-            assert!(
-                hand.windows(2).all(|pair| pair[0] < pair[1]) && hand[3] < 16,
-                "{hand:?}"
-            );
-        }
-        assert_eq!(deal(5, 1, 1), [0]);
-        assert_eq!(deal(5, 0, 1), Vec::<u64>::new());
-        assert_eq!(deal(u64::MAX, 3, 3), [0, 1, 2]);
-    }
-}
+mod tests;

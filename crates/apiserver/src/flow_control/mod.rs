@@ -68,14 +68,23 @@ pub struct Seats(Option<Taken>);
 
 struct Taken {
     counts: Arc<Counts>,
-    /// Its level, and how many seats; none for an exempt request.
-    limited: Option<(Arc<Mutex<State>>, Arc<str>, u64)>,
+    /// None for an exempt request.
+    limited: Option<Limited>,
+}
+
+/// So many seats of a flow in a level.
+struct Limited {
+    state: Arc<Mutex<State>>,
+    level: Arc<str>,
+    flow: u64,
+    seats: u64,
 }
 
 /// A request that waits for its turn, until this is dropped.
 struct Waiting<'f> {
     state: &'f Arc<Mutex<State>>,
     schema: &'f FlowSchema,
+    flow: u64,
     number: u64,
     turn: oneshot::Receiver<u64>,
 }
@@ -155,15 +164,25 @@ impl FlowControl {
         if !flow.is_limited() {
             return Ok(taken(None));
         }
-        let level = flow.schema.level.clone();
+        let level = &flow.schema.level;
+        let limited = |seats| Limited {
+            state: self.state.clone(),
+            level: level.clone(),
+            flow: flow.hash,
+            seats,
+        };
         let (tell, turn) = oneshot::channel();
         let entered = {
             let mut state = lock(&self.state);
             state.configure(&flow.levels, self.seats);
-            state.levels.enter(&level, flow.hash, wanted, || tell)
+            let entered = state.levels.enter(level, flow.hash, wanted, || tell);
+            if matches!(entered, Ok(Entered::Waits(_))) {
+                self::tell(state.levels.dispatch());
+            }
+            entered
         };
         let number = match entered {
-            Ok(Entered::Begins(seats)) => return Ok(taken(Some((self.state.clone(), level, seats)))),
+            Ok(Entered::Begins(seats)) => return Ok(taken(Some(limited(seats)))),
             Ok(Entered::Waits(number)) => number,
             Err(reason) => return Err(reject(counts, reason)),
         };
@@ -171,6 +190,7 @@ impl FlowControl {
         let mut waiting = Waiting {
             state: &self.state,
             schema: &flow.schema,
+            flow: flow.hash,
             number,
             turn,
         };
@@ -179,7 +199,7 @@ impl FlowControl {
             Either::Right(_) => waiting.give_up(),
         };
         match seats {
-            Some(seats) => Ok(taken(Some((self.state.clone(), level, seats)))),
+            Some(seats) => Ok(taken(Some(limited(seats)))),
             None => Err(reject(counts, Reason::TimeOut)),
         }
     }
@@ -312,7 +332,7 @@ impl Drop for Waiting<'_> {
         self.schema.counts.waiting.fetch_sub(1, Ordering::Relaxed);
         // None when it has begun and its seats are known, or when it has given up already.
         if let Some(seats) = self.give_up() {
-            tell(lock(self.state).levels.leave(&self.schema.level, seats));
+            tell(lock(self.state).levels.leave(&self.schema.level, self.flow, seats));
         }
     }
 }
@@ -321,8 +341,8 @@ impl Drop for Seats {
     fn drop(&mut self) {
         let Some(taken) = self.0.take() else { return };
         taken.counts.executing.fetch_sub(1, Ordering::Relaxed);
-        if let Some((state, level, seats)) = taken.limited {
-            tell(lock(&state).levels.leave(&level, seats));
+        if let Some(held) = taken.limited {
+            tell(lock(&held.state).levels.leave(&held.level, held.flow, held.seats));
         }
     }
 }

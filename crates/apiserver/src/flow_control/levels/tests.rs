@@ -1,0 +1,254 @@
+use super::*;
+
+const QUEUE: Response = Response::Queue(Queuing {
+    queues: 8,
+    hand_size: 2,
+    length_limit: 3,
+});
+
+/// Levels by name: nominal and lendable seats, the most that are borrowed, what happens without a seat.
+fn levels(rows: &[(&str, u64, u64, Option<u64>, Response)]) -> Levels<&'static str> {
+    let mut levels = Levels::default();
+    assert!(levels.configure(limits(rows)).is_empty());
+    levels
+}
+
+fn limits(rows: &[(&str, u64, u64, Option<u64>, Response)]) -> BTreeMap<Arc<str>, (Limits, Response)> {
+    let row = |(name, nominal, lendable, borrowable, response): &(&str, u64, u64, Option<u64>, Response)| {
+        let limits = Limits {
+            nominal: *nominal,
+            lendable: *lendable,
+            borrowable: *borrowable,
+        };
+        (Arc::from(*name), (limits, *response))
+    };
+    rows.iter().map(row).collect()
+}
+
+fn names(begun: Vec<Begun<&'static str>>) -> Vec<&'static str> {
+    begun.into_iter().map(|begun| begun.waker).collect()
+}
+
+#[test]
+fn a_full_level_rejects() {
+    let mut levels = levels(&[("a", 2, 0, Some(0), Response::Reject)]);
+    assert_eq!(levels.enter("a", 1, 1, || ""), Ok(Entered::Begins(1)));
+    assert_eq!(levels.enter("a", 2, 1, || ""), Ok(Entered::Begins(1)));
+    assert_eq!(levels.enter("a", 3, 1, || ""), Err(Reason::ConcurrencyLimit));
+    assert!(levels.leave("a", 1, 1).is_empty());
+    assert_eq!(
+        levels.enter("a", 3, 9, || ""),
+        Err(Reason::ConcurrencyLimit),
+        "it wants all"
+    );
+    assert!(levels.leave("a", 2, 1).is_empty());
+    assert_eq!(levels.enter("a", 3, 9, || ""), Ok(Entered::Begins(2)), "all there are");
+    assert_eq!(
+        levels.enter("b", 3, 9, || ""),
+        Ok(Entered::Begins(0)),
+        "there is no such level"
+    );
+    levels.configure(limits(&[("a", 0, 0, Some(0), Response::Reject)]));
+    levels.leave("a", 3, 2);
+    assert_eq!(
+        levels.enter("a", 3, 1, || ""),
+        Err(Reason::ConcurrencyLimit),
+        "a level without seats"
+    );
+}
+
+#[test]
+fn a_level_borrows_what_others_do_not_use() {
+    let mut levels = levels(&[
+        ("a", 1, 0, Some(2), Response::Reject),
+        ("b", 4, 3, Some(0), Response::Reject),
+    ]);
+    for _ in 0..3 {
+        assert_eq!(levels.enter("a", 1, 1, || ""), Ok(Entered::Begins(1)));
+    }
+    assert_eq!(
+        levels.enter("a", 1, 1, || ""),
+        Err(Reason::ConcurrencyLimit),
+        "it may borrow two"
+    );
+    for _ in 0..4 {
+        assert_eq!(
+            levels.enter("b", 1, 1, || ""),
+            Ok(Entered::Begins(1)),
+            "its own are its own"
+        );
+    }
+    assert!(levels.leave("a", 1, 1).is_empty());
+    assert_eq!(
+        levels.enter("a", 1, 1, || ""),
+        Err(Reason::ConcurrencyLimit),
+        "nothing is lent"
+    );
+}
+
+#[test]
+fn flows_take_turns() {
+    let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
+    assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
+    // The flow 0 has the queues 0 and 1; the flow 2 + 3 * 8 has 2 and 4.
+    assert_eq!((deal(0, 8, 2), deal(26, 8, 2)), (vec![0, 1], vec![2, 4]));
+    for name in ["a1", "a2", "a3", "a4", "a5", "a6"] {
+        assert!(
+            matches!(levels.enter("a", 0, 1, || name), Ok(Entered::Waits(_))),
+            "{name}"
+        );
+    }
+    assert_eq!(levels.enter("a", 0, 1, || "a7"), Err(Reason::QueueFull));
+    assert!(matches!(levels.enter("a", 26, 1, || "b1"), Ok(Entered::Waits(_))));
+    // Who runs is told before each end.
+    let runs = ["first", "a1", "a2", "b1", "a3", "a4", "a5"];
+    let flow = |name: &str| if name == "b1" { 26 } else { 0 };
+    let order: Vec<_> = runs
+        .iter()
+        .flat_map(|name| names(levels.leave("a", flow(name), 1)))
+        .collect();
+    assert_eq!(order, ["a1", "a2", "b1", "a3", "a4", "a5", "a6"]);
+    assert!(levels.leave("a", 0, 1).is_empty());
+    assert_eq!(levels.shown().next(), Some((&Arc::from("a"), 1, 0, 0)));
+}
+
+/// A flow that holds its seats for ever, however many requests it sends, leaves some to each that comes.
+#[test]
+fn one_flow_never_has_all() {
+    let mut levels = levels(&[("a", 16, 0, Some(0), QUEUE)]);
+    let mut begun = BTreeMap::new();
+    for (flow, name) in [(0, "first"), (26, "second"), (52, "third")] {
+        for _ in 0..16 {
+            if let Ok(Entered::Begins(_)) = levels.enter("a", flow, 1, || name) {
+                *begun.entry(flow).or_insert(0) += 1;
+            }
+        }
+    }
+    assert_eq!(begun, BTreeMap::from([(0, 9), (26, 4), (52, 2)]));
+    assert_eq!(levels.shown().map(|(_, _, taken, _)| taken).next(), Some(15));
+    // What the first one gives back is for who has no more than is free then.
+    assert_eq!(names(levels.leave("a", 0, 1)), ["third"]);
+    assert!(levels.leave("a", 0, 1).is_empty());
+}
+
+#[test]
+fn who_gives_up_leaves_no_trace() {
+    let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
+    assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
+    let Ok(Entered::Waits(second)) = levels.enter("a", 0, 1, || "second") else {
+        panic!("it waits")
+    };
+    let Ok(Entered::Waits(third)) = levels.enter("a", 0, 1, || "third") else {
+        panic!("it waits")
+    };
+    assert_eq!(levels.give_up("a", second), (true, vec![]));
+    assert_eq!(levels.give_up("a", second), (false, vec![]));
+    assert_eq!(names(levels.leave("a", 0, 1)), ["third"]);
+    assert_eq!(levels.give_up("a", third), (false, vec![]), "it has begun");
+}
+
+#[test]
+fn a_level_that_is_gone_ends_with_its_requests() {
+    let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
+    assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
+    assert!(matches!(levels.enter("a", 0, 1, || "second"), Ok(Entered::Waits(_))));
+    assert!(levels.configure(limits(&[("b", 5, 5, None, QUEUE)])).is_empty());
+    assert_eq!(names(levels.leave("a", 0, 1)), ["second"]);
+    assert!(levels.leave("a", 0, 1).is_empty());
+    levels.configure(limits(&[]));
+    assert_eq!(levels.shown().count(), 0);
+}
+
+#[test]
+fn more_seats_are_taken_at_once() {
+    let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
+    assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
+    assert!(matches!(levels.enter("a", 0, 1, || "second"), Ok(Entered::Waits(_))));
+    assert_eq!(
+        names(levels.configure(limits(&[("a", 2, 0, Some(0), QUEUE)]))),
+        ["second"]
+    );
+}
+
+/// Whatever enters, leaves and gives up: seats stay within limits, and no request waits beside a free one.
+#[test]
+fn no_seat_is_lost_or_given_twice() {
+    let mut state = 7_u64;
+    let mut random = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut levels: Levels<u64> = Levels::default();
+    let rows = [
+        ("a", 3, 2, None, QUEUE),
+        ("b", 5, 0, Some(2), QUEUE),
+        ("c", 2, 2, Some(0), Response::Reject),
+    ];
+    levels.configure(limits(&rows));
+    let mut running: Vec<(Arc<str>, u64, u64)> = Vec::new();
+    let mut waiting: BTreeMap<u64, (Arc<str>, u64, u64)> = BTreeMap::new();
+    let mut serial = 0_u64;
+    for _ in 0..50_000 {
+        let begun = match random(5) {
+            0..=2 => {
+                let name = rows[random(3) as usize].0;
+                serial += 1;
+                let flow = random(40);
+                match levels.enter(name, flow, 1 + random(3), || serial) {
+                    Ok(Entered::Begins(seats)) => running.push((name.into(), flow, seats)),
+                    Ok(Entered::Waits(number)) => drop(waiting.insert(serial, (name.into(), flow, number))),
+                    Err(_) => {}
+                }
+                levels.dispatch()
+            }
+            3 if !running.is_empty() => {
+                let (name, flow, seats) = running.swap_remove(random(running.len() as u64) as usize);
+                levels.leave(&name, flow, seats)
+            }
+            _ => {
+                let Some((_, (name, _, number))) = waiting.pop_first() else {
+                    continue;
+                };
+                let (waited, begun) = levels.give_up(&name, number);
+                assert!(waited);
+                begun
+            }
+        };
+        for begun in begun {
+            let (_, flow, _) = waiting.remove(&begun.waker).expect("it begins once");
+            running.push((begun.level, flow, begun.seats));
+        }
+        for (name, level) in &levels.levels {
+            let taken: u64 = running
+                .iter()
+                .filter(|(its, ..)| its == name)
+                .map(|(_, _, seats)| seats)
+                .sum();
+            assert_eq!(taken, level.executing, "{name}");
+            assert_eq!(taken, level.flows.values().sum::<u64>(), "{name}");
+            let wait = waiting.values().filter(|(its, ..)| its == name).count();
+            assert_eq!(wait, level.waiting, "{name}");
+            if let Some((queue, place)) = level.first(levels.lent(name)) {
+                let seats = level.queues[&queue].waiting[place].seats;
+                assert!(!level.has_room(seats, levels.lent(name)), "{name} has room");
+            }
+        }
+    }
+    assert!(serial > 20_000);
+}
+
+#[test]
+fn a_hand_has_different_queues() {
+    for flow in 0..5_000_u64 {
+        let hand = deal(flow.wrapping_mul(0x9e37_79b9_7f4a_7c15), 16, 4);
+        assert!(
+            hand.windows(2).all(|pair| pair[0] < pair[1]) && hand[3] < 16,
+            "{hand:?}"
+        );
+    }
+    assert_eq!(deal(5, 1, 1), [0]);
+    assert_eq!(deal(5, 0, 1), Vec::<u64>::new());
+    assert_eq!(deal(u64::MAX, 3, 3), [0, 1, 2]);
+}
