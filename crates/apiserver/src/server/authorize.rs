@@ -7,6 +7,7 @@ use kubewright_schema::names;
 
 use super::Inner;
 use super::route::{ResourcePath, Verb};
+use super::watch::MAX_SELECTOR;
 use crate::audit::Entry;
 use crate::authorization::{Attributes, impersonation, refused};
 use crate::model::status::Status;
@@ -28,8 +29,12 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
     if !matches!(verb, Some(Verb::List | Verb::Watch | Verb::DeleteCollection)) {
         return attributes;
     }
-    // Selectors that cannot be read narrow nothing; the verb will refuse them.
-    if let Ok(selector) = FieldSelector::parse(query.get("fieldSelector")) {
+    let (fields, labels) = (query.get("fieldSelector"), query.get("labelSelector"));
+    // Selectors that cannot be read, or that nobody should read, narrow nothing; the verb will refuse them.
+    if fields.len().max(labels.len()) > MAX_SELECTOR {
+        return attributes;
+    }
+    if let Ok(selector) = FieldSelector::parse(fields) {
         // A user who may list one object by its name may ask for a list of that one.
         let one = selector.exact("metadata.name").unwrap_or("");
         if attributes.name.is_empty()
@@ -40,7 +45,7 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
         }
         attributes.field_selector = selector.requirements().to_vec();
     }
-    if let Ok(selector) = Selector::parse(query.get("labelSelector")) {
+    if let Ok(selector) = Selector::parse(labels) {
         attributes.label_selector = selector.requirements().to_vec();
     }
     attributes

@@ -30,7 +30,7 @@ use crate::shares::Share;
 use crate::storage::{Change, ChangeStream, Delivery, StoredObject};
 use encoder::line;
 pub(crate) use encoder::{Encoder, Form};
-pub(crate) use selection::Selection;
+pub(crate) use selection::{MAX_SELECTOR, Selection};
 
 const LIGHT_BEGINNING: usize = 16;
 

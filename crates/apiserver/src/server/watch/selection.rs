@@ -14,7 +14,7 @@ use crate::server::weight::LIGHT_TEXT;
 use crate::storage::StoredObject;
 
 /// The longest selector that is read, in bytes.
-const MAX_SELECTOR: usize = 32 * 1024;
+pub(crate) const MAX_SELECTOR: usize = 32 * 1024;
 
 /// A watch with more requirements, or with more initial objects to make first, is heavy: it starts on a thread where no
 /// other request waits.
