@@ -238,7 +238,7 @@ mod tests {
             let admitted = api.admit(&head, UserInfo::admin()).now_or_never().expect("no waiting");
             (head, body, admitted.unwrap_or_else(|_| panic!("{path} is refused")))
         };
-        let count = || api.inner.storage.count("configmaps");
+        let count = || api.inner.storage.count("configmaps", "");
         let before = count();
         let map = |name: &str| json!({"metadata": {"name": name}});
 

@@ -73,8 +73,8 @@ impl Storage for Counting {
     fn changes(&self, store: &str) -> u64 {
         self.inner.changes(store)
     }
-    fn count(&self, store: &str) -> usize {
-        self.inner.count(store)
+    fn count(&self, store: &str, prefix: &str) -> usize {
+        self.inner.count(store, prefix)
     }
     fn text_length(&self, store: &str, key: &str) -> usize {
         self.inner.text_length(store, key)

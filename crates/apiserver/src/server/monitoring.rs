@@ -302,7 +302,9 @@ impl Inner {
             .filter(|row| !matches!(row.verbs, Verbs::CreateOnly | Verbs::ReadOnly))
             .map(|row| ((row.stored_group(), &*row.plural), &*row.store))
             .collect();
-        let counts = stores.iter().map(|(name, store)| (*name, self.storage.count(store)));
+        let counts = stores
+            .iter()
+            .map(|(name, store)| (*name, self.storage.count(store, "")));
         let counts: Vec<((&str, &str), usize)> = counts.collect();
         let by_group = |((group, plural), count): &((&str, &str), usize)| {
             (format!("group=\"{group}\",resource=\"{plural}\""), *count)

@@ -71,6 +71,16 @@ pub(crate) struct ResourcePath {
     pub(crate) below: String,
 }
 
+impl ResourcePath {
+    /// The keys of what the path covers begin with this: with a namespace, or, of all, with nothing.
+    pub(crate) fn prefix(&self) -> String {
+        match self.namespace.as_deref() {
+            None | Some("") => String::new(),
+            Some(namespace) => format!("{namespace}/"),
+        }
+    }
+}
+
 /// Splits a path. A path with an empty segment in the middle is unknown.
 pub(crate) fn parse(path: &str) -> Path {
     // An escaped slash is a slash.

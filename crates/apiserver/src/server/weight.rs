@@ -58,7 +58,10 @@ impl Inner {
             return false;
         };
         let looked_at = special::metrics::looks_at(&resource);
-        let many = || self.storage.count(looked_at.unwrap_or(&resource.store)) > LIGHT_OBJECTS;
+        let many = || {
+            let store = looked_at.unwrap_or(&resource.store);
+            self.storage.count(store, &path.prefix()) > LIGHT_OBJECTS
+        };
         match (verb, path.name.as_deref()) {
             (Verb::Get, Some(_)) if looked_at.is_some() => many(),
             // Each delete is a change, and asks the rules again.
@@ -152,6 +155,8 @@ mod tests {
             create(&format!("one-{index}"), "x");
         }
         check(&api, "GET", MAPS, 0, Heavy);
+        check(&api, "GET", "/api/v1/namespaces/other/configmaps", 0, Light);
+        check(&api, "GET", "/api/v1/configmaps", 0, Heavy);
         check(&api, "DELETE", MAPS, 0, Heavy);
         check(&api, "GET", &format!("{MAPS}?watch=1"), 0, Heavy);
         check(&api, "GET", &format!("{MAPS}?watch=1&resourceVersion=7"), 0, Light);

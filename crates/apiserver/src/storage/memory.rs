@@ -482,9 +482,9 @@ impl Storage for MemoryStorage {
         Ok(moment.list(request))
     }
 
-    fn count(&self, store: &str) -> usize {
+    fn count(&self, store: &str, prefix: &str) -> usize {
         let state = self.shared.read();
-        state.stores.get(store).map_or(0, |store| store.objects.len())
+        state.stores.get(store).map_or(0, |store| store.present(prefix))
     }
 
     fn text_length(&self, store: &str, key: &str) -> usize {

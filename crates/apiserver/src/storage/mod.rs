@@ -353,10 +353,13 @@ pub trait Storage: Send + Sync + 'static {
         Ok(Listed { revision, items, rest })
     }
 
-    /// How many objects a store holds now.
-    fn count(&self, store: &str) -> usize {
-        self.entries(store, &ListRequest::default())
-            .map_or(0, |listed| listed.items.len())
+    /// How many objects with a prefix a store holds now.
+    fn count(&self, store: &str, prefix: &str) -> usize {
+        let request = ListRequest {
+            prefix: prefix.to_owned(),
+            ..ListRequest::default()
+        };
+        self.entries(store, &request).map_or(0, |listed| listed.items.len())
     }
 
     /// How long the text of an object is, without opening it; 0 when there is none.
@@ -366,7 +369,7 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Whether a store holds nothing.
     fn is_empty(&self, store: &str) -> bool {
-        self.count(store) == 0
+        self.count(store, "") == 0
     }
 
     /// A number that differs whenever a write changed the store since it was read: a caller that caches a result of the
