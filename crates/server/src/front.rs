@@ -109,6 +109,10 @@ pub trait Connector: Send + Sync {
     ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>>;
 }
 
+/// The most header fields of a request. HTTP/2 packs a thousand into a few bytes, and each is kept while the body comes;
+/// one who impersonates a user of many groups has a field for each.
+const FIELDS: usize = 256;
+
 /// The server with the parts that answer its requests; cheap to clone.
 #[derive(Clone)]
 pub struct Front {
@@ -173,6 +177,14 @@ impl Front {
             return self.respond(bad_request(&format!(
                 "the path of the request holds the invalid escape {escape:?}"
             )));
+        }
+        if parts.headers.len() > FIELDS {
+            let why = format!(
+                "the request has {} header fields, the limit is {FIELDS}",
+                parts.headers.len()
+            );
+            let code = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return self.refused(&parts, body, status(code, "BadRequest", &why));
         }
         if let Some(place) = &peer.place {
             parts.extensions.insert(PeerAddress(place.peer()));
