@@ -87,13 +87,18 @@ pub(crate) fn check_uid(
         return Ok(());
     }
     // A dry run looks before the key gets its prefix.
-    let prefix = if dry_run { "" } else { "/registry" };
+    let root = if dry_run { "" } else { "/registry" };
+    let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {present}");
+    Err(invalid_object(resource, root, key, name, &why))
+}
+
+/// The refusal of the storage to touch an object (`NewInvalidObjError`), whose key is shown below `root`.
+pub(crate) fn invalid_object(resource: &Resource, root: &str, key: &str, name: &str, why: &str) -> Status {
+    let prefix = resource.storage_prefix();
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {prefix}/{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: \
-         UID in precondition: {wanted}, UID in object meta: {present}",
-        resource.storage_prefix()
+        "StorageError: invalid object, Code: 4, Key: {root}/{prefix}/{key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
     );
-    Err(Status::conflict(resource, name, &why))
+    Status::conflict(resource, name, &why)
 }
 
 /// The resourceVersion that a client sends against the present one.

@@ -5,9 +5,10 @@ use kubewright_schema::names;
 use serde_json::{Value, json};
 
 use crate::model::status::{Details, Status};
-use crate::model::{Minor, object};
+use crate::model::{Minor, form, object};
 use crate::server::options::WriteOptions;
 use crate::server::respond::Reply;
+use crate::server::update::invalid_object;
 use crate::server::write::Part;
 use crate::server::{Call, admit, decode, negotiate};
 use crate::values::ensure;
@@ -73,10 +74,10 @@ impl Call<'_> {
                     let present = object::text(old, field);
                     if !wanted.is_empty() && wanted != present {
                         let why = format!(
-                            "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
-                             AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
+                            "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {present}"
                         );
-                        return Err(Status::conflict(&resource, name, &why));
+                        let key = form::key(&namespace, name);
+                        return Err(invalid_object(&resource, "/registry", &key, name, &why));
                     }
                 }
                 if object::is_terminating(old) {
