@@ -53,7 +53,7 @@ pub fn object_type(resource: &Resource) -> ObjectType {
     }
 }
 
-/// The storage key: `namespace/name`, or `name`.
+/// The storage key: `namespace/name`, or `name`. Without a name it is what the keys of the namespace begin with, or all.
 pub fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() {
         name.to_owned()

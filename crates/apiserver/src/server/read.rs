@@ -19,6 +19,7 @@ use super::respond::{Content, Reply};
 use super::watch::{Encoder, Form, Selection, WatchStream};
 use super::{Call, Inner};
 use crate::body::WatchBody;
+use crate::model::form;
 use crate::model::status::{Details, Status};
 use crate::shares::NoShare;
 use crate::storage::{Entry, ListRequest, StorageError, StoredObject};
@@ -176,10 +177,7 @@ impl Call<'_> {
 
     /// The keys that the path covers: those of a namespace, or all.
     fn prefix(&self) -> String {
-        match self.namespace() {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        }
+        form::key(self.namespace(), "")
     }
 
     /// The objects that the selection matches now.

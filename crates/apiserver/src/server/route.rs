@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use crate::discovery::DiscoveryPath;
-use crate::model::NAMESPACES;
+use crate::model::{NAMESPACES, form};
 
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,10 +74,7 @@ pub(crate) struct ResourcePath {
 impl ResourcePath {
     /// The keys of what the path covers begin with this: with a namespace, or, of all, with nothing.
     pub(crate) fn prefix(&self) -> String {
-        match self.namespace.as_deref() {
-            None | Some("") => String::new(),
-            Some(namespace) => format!("{namespace}/"),
-        }
+        form::key(self.namespace.as_deref().unwrap_or(""), "")
     }
 }
 

@@ -128,10 +128,7 @@ impl Call<'_> {
 
     fn all(&self, store: &str, namespace: &str) -> Result<Vec<Arc<StoredObject>>, Status> {
         let request = ListRequest {
-            prefix: match namespace {
-                "" => String::new(),
-                namespace => format!("{namespace}/"),
-            },
+            prefix: key(namespace, ""),
             ..ListRequest::default()
         };
         let listed = self.server.storage.list(store, &request);

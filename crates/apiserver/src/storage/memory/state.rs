@@ -235,14 +235,9 @@ impl State {
 impl Store {
     /// How many objects there are with a prefix.
     pub(super) fn present(&self, prefix: &str) -> usize {
-        match prefix {
-            "" => self.objects.len(),
-            prefix => {
-                let end = after_all_with(prefix);
-                self.objects
-                    .count((Bound::Included(prefix), end.as_ref().map(String::as_str)))
-            }
-        }
+        let end = after_all_with(prefix);
+        self.objects
+            .count((Bound::Included(prefix), end.as_ref().map(String::as_str)))
     }
 
     /// Its objects at a revision, to be looked at without the lock.
