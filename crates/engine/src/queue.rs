@@ -340,7 +340,7 @@ impl<T: Hash + Eq + Clone, C: Merge, S: BuildHasher + Default> WorkQueue<T, C, S
         pending.for_each(|pending| change(&mut pending.causes));
     }
 
-    /// Drops the items that wait and of which this says so. Their failures are forgotten; runs may end.
+    /// Drops those of the waiting items that `drops` chooses, with their failures. Runs may end.
     pub fn drop_waiting(&mut self, drops: impl Fn(&T, &C) -> bool) {
         for id in 0..u32::try_from(self.slots.len()).expect("slots are numbered with u32") {
             let Some(slot) = self.slots[id as usize].as_mut() else {

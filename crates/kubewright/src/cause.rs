@@ -389,7 +389,7 @@ impl Causes {
         self.overflow = 0;
     }
 
-    /// Whether they say nothing but what the cache shows. What code of the operator asked for, it does not.
+    /// Whether the cache shows all that they say. It does not show what code of the operator asked for.
     pub(crate) fn are_seen(&self) -> bool {
         self.list.iter().all(|cause| cause.object.is_some())
     }

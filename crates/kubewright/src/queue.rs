@@ -229,7 +229,7 @@ impl<T: Hash + Eq + Clone, C: Merge> Queue<T, C> {
         self.lock().each_waiting(change);
     }
 
-    /// Drops the items that wait and of which this says so. It must not use the queue.
+    /// Drops those of the waiting items that `drops` chooses. It must not use the queue.
     pub(crate) fn drop_waiting(&self, drops: impl Fn(&T, &C) -> bool) {
         self.lock().drop_waiting(drops);
     }

@@ -140,7 +140,6 @@ impl Engaged {
         let mut tasks = JoinSet::new();
         let all = AllKeys::start(own.keys(), queue.clone(), &mut tasks);
         let panics = Panics::of(controller, &client);
-        let rests = queue.clone();
         let mut active = vec![start_own(&own, predicates, queue.clone(), panics.clone())];
         let indexes = indexes.iter();
         let indexes = indexes.map(|index| index.start(controller, &client, &panics, &all));
@@ -150,7 +149,7 @@ impl Engaged {
             cluster: name,
             client: &client,
             predicates,
-            queue,
+            queue: queue.clone(),
             owner: owner.clone(),
             own: own.clone(),
             all,
@@ -163,7 +162,7 @@ impl Engaged {
         let engagement = Arc::new(Engagement {
             cluster: cluster.clone(),
             own,
-            queue: rests,
+            queue,
             client,
             own_writes: OwnWrites::new(),
             sources: active,
@@ -245,9 +244,16 @@ impl Engaged {
         ObjectRef::named(&self.parts.form.resource, key.namespace(), key.name())
     }
 
-    /// This replica does not lead.
+    /// Another replica leads: the queue keeps no more than [`KeyQueue::add`] would add now.
     pub(super) fn rest(&self) {
-        self.all().iter().for_each(|engagement| engagement.queue.rest());
+        let queue = &self.parts.queue.inner;
+        queue.each_waiting(Causes::forget);
+        let clusters = self.read();
+        let comes_back = |key: &Request| {
+            let engagement = clusters.get(&key.cluster);
+            engagement.is_some_and(|engagement| engagement.queue.comes_back(key))
+        };
+        queue.drop_waiting(|key, causes| causes.are_seen() && comes_back(key));
     }
 
     /// How the sources fare without which the controller does not begin.

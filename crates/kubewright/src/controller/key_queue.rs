@@ -1,7 +1,7 @@
 //! The queue of a controller, as its sources fill it.
 //!
 //! Invariants: SH7 keys of other replicas' shards do not enter; a key names its cluster; on a replica that does not lead
-//! keys are queued without their causes, and not those of objects in the cache, which are all looked at when it leads.
+//! keys are queued without their causes, and those of cached objects not at all: each is looked at when it leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +31,8 @@ pub(crate) struct KeyQueue {
     pub(crate) cluster: Option<Arc<str>>,
     pub(crate) shards: Option<Shards>,
     pub(crate) standby: Standby,
-    /// The keys that a replica looks at when its term begins: of its objects in the cache. `None` where predicates choose
-    /// among them; there each key waits.
+    /// The keys of the cached objects, all of which a replica looks at when its term begins. `None` where predicates choose
+    /// among the objects: there each key waits.
     pub(super) cached: Option<Keys>,
     /// For the states that the causes of its keys keep.
     pub(crate) room: Room,
@@ -62,18 +62,9 @@ impl KeyQueue {
         }
     }
 
-    /// Whether this replica looks at the key when its term begins, even if it does not wait.
-    fn comes_back(&self, request: &Request) -> bool {
+    /// Whether the key need not wait, because another replica leads and this one looks at it when its term begins.
+    pub(super) fn comes_back(&self, request: &Request) -> bool {
         self.standby.is() && self.cached.as_ref().is_some_and(|keys| keys.has(request))
-    }
-
-    /// This replica does not lead: gives back what it keeps.
-    pub(super) fn rest(&self) {
-        self.inner.each_waiting(Causes::forget);
-        let drops = |request: &Request, causes: &Causes| {
-            request.cluster == self.cluster && causes.are_seen() && self.comes_back(request)
-        };
-        self.inner.drop_waiting(drops);
     }
 
     /// The key, which names its cluster.
