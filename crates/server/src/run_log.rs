@@ -1,7 +1,7 @@
 //! The file of a run log, which a thread of its own writes.
 //!
 //! Who records while it happens never waits: what finds no room is counted, and the count is written. The thread is woken
-//! once for all that is recorded within a quarter of a second, since to wake it costs more than to record; so the file can
+//! once for all that is recorded within a quarter of a second, because waking it costs more than recording. The file can
 //! be read while it grows. A file that reaches its limit is renamed to `FILE.old`, in the place of the one before, and a
 //! new one begins: both together hold the latest entries. Invariants: memory is bounded, also for large objects; the times
 //! of entries never go back; a failed write ends the log and is told to the program's log and to [`RunLog::finish`]; a
@@ -160,8 +160,9 @@ impl Shared {
         }
     }
 
-    /// Waits for a batch: the first entry, and what follows it soon.
-    fn batch(&self, into: &mut Vec<Entry>) -> MutexGuard<'_, State> {
+    /// Waits for a batch: the first entry, and what follows it soon. Answers how often it was asked that all be written, and
+    /// whether this batch is the last.
+    fn batch(&self, into: &mut Vec<Entry>) -> (u64, bool) {
         let is_urgent = |state: &State| state.asked > state.answered || state.is_closed;
         let failed = PoisonError::into_inner;
         let rests = |state: &mut State| state.entries.is_empty() && !is_urgent(state);
@@ -171,7 +172,7 @@ impl Shared {
         let mut state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
         state.miss();
         std::mem::swap(&mut state.entries, into);
-        state
+        (state.asked, state.is_closed)
     }
 }
 
@@ -239,9 +240,7 @@ impl Out {
     fn write_all(&mut self, shared: &Shared) -> io::Result<()> {
         let mut batch = Vec::new();
         loop {
-            let state = shared.batch(&mut batch);
-            let (asked, is_closed) = (state.asked, state.is_closed);
-            drop(state);
+            let (asked, is_last) = shared.batch(&mut batch);
             let count = batch.len();
             let mut bytes = 0;
             for entry in batch.drain(..) {
@@ -258,7 +257,7 @@ impl Out {
             state.bytes -= bytes;
             state.answered = asked;
             shared.done.notify_all();
-            if is_closed {
+            if is_last {
                 return Ok(());
             }
         }
