@@ -5,11 +5,11 @@
 //!   POST $PODS as wide «pod¦wide¦"volumes":[«30000*,¦{"name":"v#","emptyDir":{}}»]»
 //! ```
 //!
-//! The last request is the input itself. Those above it are sent before it, and those after `then` make room again;
-//! `400! POST …` stands for 400 of them, `400? POST …` for a tenth of that in a debug build. `as` names the object that
-//! the request makes, `by 64` has 64 clients send it (an eighth in a debug build), each with its number for @@, and each
-//! `` `…` `` is a header. MERGE, JSON, STRATEGIC and `APPLY:manager` are patches of these types. A line that is indented
-//! further goes on with the one above it.
+//! The last request is the input itself. Those above it are sent before it, and those after `then` make room again.
+//! `400! POST …` stands for 400 of them, `400? POST …` for a tenth of that in a debug build, `400?50 POST …` for 50. `as` names
+//! the object that the request makes, `by 64` has 64 clients send it (an eighth in a debug build), each with its number
+//! for @@, and each `` `…` `` is a header. MERGE, JSON, STRATEGIC and `APPLY:manager` are patches of these types. A line
+//! that is indented further goes on with the one above it.
 //!
 //! Between « and » stands what is made when it is needed, because some of it is large: `«9!¦x»` is nine letters,
 //! `«9*,¦x»` as many joined by commas, where thousands are fewer in a debug build ([`scaled`]). `#` is the number of the
@@ -83,7 +83,10 @@ fn request(lines: &[String]) -> Request {
         };
         match line.split_once(' ') {
             Some((count, line)) if count.starts_with(|first: char| first.is_ascii_digit()) => {
-                let count = counted(count).0;
+                let count = match counted(count) {
+                    (_, in_debug) if cfg!(debug_assertions) && !in_debug.is_empty() => in_debug.parse().unwrap(),
+                    (count, _) => count,
+                };
                 list.extend((0..count).map(|index| one(line, &[(index, count)])));
             }
             _ => list.push(one(line, &[])),
