@@ -109,8 +109,8 @@ pub trait Connector: Send + Sync {
     ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>>;
 }
 
-/// The most header fields of a request. HTTP/2 packs a thousand into a few bytes, and each is kept while the body comes;
-/// one who impersonates a user of many groups has a field for each.
+/// The most header fields of a request. HTTP/2 packs a thousand into a few KB, and they are kept while the body arrives. A
+/// client that impersonates a user of many groups needs a field for each group.
 const FIELDS: usize = 256;
 
 /// The server with the parts that answer its requests; cheap to clone.

@@ -10,7 +10,7 @@
 //! in a level, so many seats are taken that it cannot begin, or its flow has more of them than are free; every request
 //! that begins leaves once.
 //!
-//! Unlike upstream, a flow leaves some seats to one that comes; what is lent follows from what is used now, and is not
+//! Unlike upstream, a flow leaves some seats to the next one; what is lent follows from what is used now, and is not
 //! settled every ten seconds; a queue's turn is charged with seats, not with seats multiplied by time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -167,7 +167,8 @@ impl<W> Levels<W> {
             return Ok(Entered::Begins(0));
         };
         let seats = seats.clamp(1, level.limits.nominal.max(1));
-        let is_first = level.waiting == 0 || level.first(lent).is_none();
+        // Requests that wait for others of their own flow to end hold up no other flow.
+        let is_first = level.first(lent).is_none();
         if is_first && level.has_room(seats, lent) && level.is_due(flow, lent) {
             level.take(flow, seats);
             return Ok(Entered::Begins(seats));
@@ -238,8 +239,8 @@ impl<W> Levels<W> {
         (found, self.dispatch())
     }
 
-    /// Everybody begins for whom there is room: also one that has come to wait, where those before it wait for more seats
-    /// than are free, and the turn of its queue comes before theirs.
+    /// Begins every request that there is room for. To be called after an [`Entered::Waits`], too: the turn of the new
+    /// request's queue may come before those of requests that want more seats than are free.
     pub(super) fn dispatch(&mut self) -> Vec<Begun<W>> {
         let mut begun = Vec::new();
         let waiting: Vec<Arc<str>> = self
@@ -314,9 +315,9 @@ impl<W> Level<W> {
         self.flows.get(&flow).copied().unwrap_or(0)
     }
 
-    /// Whether a flow has no more seats than are free. Upstream lets one flow take all; but a request may wait for a
-    /// webhook, or for a client that does not read, and the others of its level with it. So there are always some for
-    /// one who comes, where requests may wait at all.
+    /// Whether a flow holds no more seats than are free. Upstream lets one flow take all of them. A request may wait for a
+    /// webhook, or for a client that does not read, and would hold up the other flows of its level; so where requests
+    /// queue, a flow leaves some seats to the next one.
     fn is_due(&self, flow: u64, lent: u64) -> bool {
         let free = self.limit(lent).saturating_sub(self.executing);
         matches!(self.response, Response::Reject) || self.held(flow) <= free

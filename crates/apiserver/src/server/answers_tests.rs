@@ -24,7 +24,7 @@ fn server(minor: Minor) -> ApiServer {
     ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), config)
 }
 
-/// Sends a request: `merge`, `json`, `strategic` and `apply` are the types of a patch.
+/// Sends a request: `merge`, `json`, `strategic-merge` and `apply` are patches of these types.
 fn send(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {
     let (method, uri) = line.split_once(' ').expect("method and path");
     let (method, media) = match method {

@@ -30,7 +30,7 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
         return attributes;
     }
     let (fields, labels) = (query.get("fieldSelector"), query.get("labelSelector"));
-    // Selectors that cannot be read, or that nobody should read, narrow nothing; the verb will refuse them.
+    // Selectors that are malformed or too long narrow nothing; the verb will refuse them.
     if fields.len().max(labels.len()) > MAX_SELECTOR {
         return attributes;
     }

@@ -280,10 +280,8 @@ impl DeleteOptions {
             Err(Status::invalid_options("DeleteOptions", &errors))
         }
     }
-}
 
-impl DeleteOptions {
-    /// No collection is deleted because it cannot be read.
+    /// Refuses the options that are for single objects only.
     pub(crate) fn check_collection(&self) -> Result<(), Status> {
         if self.unreadable_only != Some(true) {
             return Ok(());

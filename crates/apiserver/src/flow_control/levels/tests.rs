@@ -100,7 +100,7 @@ fn flows_take_turns() {
     }
     assert_eq!(levels.enter("a", 0, 1, || "a7"), Err(Reason::QueueFull));
     assert!(matches!(levels.enter("a", 26, 1, || "b1"), Ok(Entered::Waits(_))));
-    // Who runs is told before each end.
+    // One request runs at a time; each ends here, and the next one begins.
     let runs = ["first", "a1", "a2", "b1", "a3", "a4", "a5"];
     let flow = |name: &str| if name == "b1" { 26 } else { 0 };
     let order: Vec<_> = runs
@@ -112,7 +112,7 @@ fn flows_take_turns() {
     assert_eq!(levels.shown().next(), Some((&Arc::from("a"), 1, 0, 0)));
 }
 
-/// A flow that holds its seats for ever, however many requests it sends, leaves some to each that comes.
+/// A flow whose requests never end leaves seats to the next flow, however many it sends.
 #[test]
 fn one_flow_never_has_all() {
     let mut levels = levels(&[("a", 16, 0, Some(0), QUEUE)]);
@@ -126,7 +126,7 @@ fn one_flow_never_has_all() {
     }
     assert_eq!(begun, BTreeMap::from([(0, 9), (26, 4), (52, 2)]));
     assert_eq!(levels.shown().map(|(_, _, taken, _)| taken).next(), Some(15));
-    // What the first one gives back is for who has no more than is free then.
+    // A seat that the first one gives back goes to a flow that holds no more than are free then.
     assert_eq!(names(levels.leave("a", 0, 1)), ["third"]);
     assert!(levels.leave("a", 0, 1).is_empty());
 }
