@@ -124,6 +124,18 @@ impl Keys {
         cores.flat_map(|core| core.keys()).collect()
     }
 
+    /// The keys of the objects that an index files under a value; none when the index is gone.
+    pub(crate) fn filed(&self, index: &str, value: &str) -> Vec<Request> {
+        let cores = self.0.iter().filter_map(Weak::upgrade);
+        let found = cores.flat_map(|core| core.by_index(index, value, None).unwrap_or_default());
+        found
+            .map(|object| {
+                let id = object.object_id();
+                Request::new(id.namespace, id.name.unwrap_or_default())
+            })
+            .collect()
+    }
+
     /// Whether [`Keys::all`] has a key.
     pub(crate) fn has(&self, key: &Request) -> bool {
         let mut cores = self.0.iter().filter_map(Weak::upgrade);

@@ -84,6 +84,13 @@ impl Controller {
                 "controller {name}: a predicate for {kind} can never apply, because the controller neither reconciles, owns nor watches {kind}"
             )));
         }
+        let mut filed = self.sources.iter().filter_map(Source::own_type);
+        if filed.any(|own| own != self.form.id) {
+            return Err(Error::Configuration(format!(
+                "controller {name}: Watch::by_index files objects of another type than {}, which the controller reconciles",
+                self.form.resource.kind
+            )));
+        }
         if self.settings.every_cluster {
             check_sources(&name, &self.sources)?;
         }

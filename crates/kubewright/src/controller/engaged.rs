@@ -155,8 +155,8 @@ impl Engaged {
             all,
             panics,
         };
-        for source in sources {
-            active.push(source.start(&context)?);
+        for (position, source) in sources.iter().enumerate() {
+            active.push(source.start(&context, position)?);
         }
         let ((living, alive), (end, ended)) = (watch::channel(()), Stop::pair());
         let engagement = Arc::new(Engagement {

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use super::all_keys::{AllKeys, Panics};
 use super::sources::Any;
-use crate::cache::{Scope, SharedInformer};
+use crate::cache::{KindInformers, Scope, SharedInformer};
 use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::form::{Form, with_typed};
-use crate::object::Object;
+use crate::object::{AnyObject, Object};
 use crate::webhook::Kind;
 
-type Values = Arc<dyn Fn(&Any) -> Vec<String> + Send + Sync>;
+/// The values under which an object is filed.
+pub(super) type Values = Arc<dyn Fn(&Any) -> Vec<String> + Send + Sync>;
 
 /// A read as it was declared.
 pub(crate) struct Index {
@@ -38,7 +39,7 @@ impl Index {
             kind: Kind::of::<K>(),
             what: What::Filed {
                 name,
-                values: Arc::new(move |object| with_typed(object, &values).unwrap_or_default()),
+                values: typed_values(values),
             },
         }
     }
@@ -77,36 +78,20 @@ impl Index {
             What::Part(scope) => client.cache().declare_read(&self.form, scope.clone()),
             What::Filed { .. } => client.cache().pinned_of(&self.form),
         };
-        let (name, values) = match &self.what {
-            What::Filed { name, values } => (name.clone(), values),
-            What::Part(_) => {
-                return Ok(ActiveIndex {
-                    name: None,
-                    informers: parts.iter().cloned().collect(),
-                });
-            }
-        };
-        parts.check_objects();
-        let mut active = ActiveIndex {
-            name: Some(name.clone()),
-            informers: Vec::new(),
-        };
-        for informer in parts.iter() {
-            let (values, panics, all) = (values.clone(), panics.clone(), all.clone());
-            let what = format!("index {name}");
-            let kind = self.kind.kind.clone();
-            let filed = move |object: &Any| {
-                let values = panics.catch(&what, &kind, || values(object));
-                // It is filed under nothing, and whoever would have found it there must look again.
-                values.map_err(|cause| all.wake_after_panic(cause)).unwrap_or_default()
-            };
-            informer
-                .add_index(&name, Box::new(filed))
-                .map_err(|error| Error::Configuration(format!("controller {controller}: {error}")))?;
-            active.informers.push(informer.clone());
+        match &self.what {
+            What::Filed { name, values } => ActiveIndex::start(&parts, name, values, panics, all)
+                .map_err(|error| Error::Configuration(format!("controller {controller}: {error}"))),
+            What::Part(_) => Ok(ActiveIndex {
+                name: None,
+                informers: parts.iter().cloned().collect(),
+            }),
         }
-        Ok(active)
     }
+}
+
+/// A function of objects of one type, for objects of any.
+pub(super) fn typed_values<K: AnyObject>(values: impl Fn(&K) -> Vec<String> + Send + Sync + 'static) -> Values {
+    Arc::new(move |object| with_typed(object, &values).unwrap_or_default())
 }
 
 /// An index that informers keep. It goes when this is dropped.
@@ -118,6 +103,34 @@ pub(crate) struct ActiveIndex {
 }
 
 impl ActiveIndex {
+    /// Files the objects of these informers from now on.
+    pub(super) fn start(
+        parts: &KindInformers,
+        name: &str,
+        values: &Values,
+        panics: &Panics,
+        all: &AllKeys,
+    ) -> Result<ActiveIndex> {
+        parts.check_objects();
+        let mut active = ActiveIndex {
+            name: Some(name.to_owned()),
+            informers: Vec::new(),
+        };
+        for informer in parts.iter() {
+            let (values, panics, all) = (values.clone(), panics.clone(), all.clone());
+            let what = format!("index {name}");
+            let kind = parts.form().resource.kind.clone();
+            let filed = move |object: &Any| {
+                let values = panics.catch(&what, &kind, || values(object));
+                // It is filed under nothing, so every key that it may concern looks again.
+                values.map_err(|cause| all.wake_after_panic(cause)).unwrap_or_default()
+            };
+            informer.add_index(name, Box::new(filed))?;
+            active.informers.push(informer.clone());
+        }
+        Ok(active)
+    }
+
     /// The informers that it reads.
     pub(crate) fn informers(&self) -> &[SharedInformer] {
         &self.informers

@@ -6,6 +6,7 @@
 //! owner has one key, in whichever namespace its children live.
 
 use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use kubewright_engine::{Event, HandlerId};
 use tokio::task::JoinSet;
 
 use super::all_keys::{AllKeys, Panics};
+use super::indexes::{ActiveIndex, Values};
 use super::key_queue::KeyQueue;
 use super::mapper::{LookUp, Mapper, SourceError};
 use crate::cache::{Core, Health, Keys, KindInformers, Scope, SharedInformer};
@@ -50,6 +52,8 @@ pub(crate) struct SourceContext<'a> {
 /// A source that fills the queue. Its handlers go when this is dropped.
 pub(crate) struct ActiveSource {
     origin: Origin,
+    /// Of the controller's own objects.
+    _index: Option<ActiveIndex>,
     /// Of a mapping that takes its time.
     error: Option<SourceError>,
     tasks: JoinSet<()>,
@@ -110,6 +114,7 @@ impl ActiveSource {
     fn of(origin: Origin) -> ActiveSource {
         ActiveSource {
             origin,
+            _index: None,
             error: None,
             tasks: JoinSet::new(),
         }
@@ -199,6 +204,17 @@ pub(super) enum Mapping {
     LookedUp(LookUp),
     /// Every object of the controller's kind.
     All,
+    /// The objects of the controller's kind that an index files under one of its values.
+    Filed(Filed),
+}
+
+/// An index of the controller's own objects, and what a watched object asks it for.
+pub(super) struct Filed {
+    pub(super) own: TypeId,
+    /// Under which values an object of the controller's kind is found.
+    pub(super) filed: Values,
+    /// Which of them a watched object concerns.
+    pub(super) asked: Values,
 }
 
 /// An object of any kind.
@@ -319,6 +335,17 @@ impl Source {
         }
     }
 
+    /// The type of the controller's own objects, if it names one.
+    pub(super) fn own_type(&self) -> Option<TypeId> {
+        match &self.0 {
+            Declared::Watch(watching) => match &watching.mapping {
+                Mapping::Filed(filed) => Some(filed.own),
+                _ => None,
+            },
+            Declared::Waker(_) | Declared::Timer(_) => None,
+        }
+    }
+
     /// Whether its objects name their owners in another cluster than the controller's, by owner references.
     pub(super) fn owns_elsewhere(&self) -> bool {
         matches!(&self.0, Declared::Watch(watching) if watching.cluster.is_some() && matches!(watching.mapping, Mapping::Owner { .. }))
@@ -330,16 +357,17 @@ impl Source {
         };
         let relation = match watching.mapping {
             Mapping::Owner { .. } => Relation::Owns,
-            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::All => Relation::Watches,
+            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::All | Mapping::Filed(_) => Relation::Watches,
         };
         Some((relation, watching.kind.clone()))
     }
 
-    /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime.
-    pub(crate) fn start(&self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+    /// Feeds the queue as long as the answer is held. Call it inside a tokio runtime. `position` is its own among the
+    /// controller's sources.
+    pub(crate) fn start(&self, context: &SourceContext<'_>, position: usize) -> Result<ActiveSource> {
         let (queue, own) = (context.queue.clone(), context.own.keys());
         Ok(match &self.0 {
-            Declared::Watch(watching) => watching.start(context)?,
+            Declared::Watch(watching) => watching.start(context, position)?,
             Declared::Waker(waker) => {
                 let connection = waker.connect(queue, own);
                 ActiveSource::of(Origin::Waker(waker.clone(), connection))
@@ -370,7 +398,7 @@ async fn tick(period: Duration, own: Keys, queue: KeyQueue, entropy: Entropy) {
 
 impl Watching {
     /// Feeds the queue from the informer of the kind.
-    fn start(&self, context: &SourceContext<'_>) -> Result<ActiveSource> {
+    fn start(&self, context: &SourceContext<'_>, position: usize) -> Result<ActiveSource> {
         let cluster = self.cluster.as_deref().unwrap_or(context.cluster);
         if cluster != context.cluster && matches!(self.mapping, Mapping::Owner { .. }) {
             return Err(Error::Configuration(format!(
@@ -381,7 +409,10 @@ impl Watching {
         }
         let client = context.client.cluster(cluster)?;
         let parts = client.cache().parts_in(&self.form, self.scope.clone());
-        let maps = matches!(self.mapping, Mapping::Mapped(_) | Mapping::LookedUp(_));
+        let maps = matches!(
+            self.mapping,
+            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::Filed(_)
+        );
         if maps || !self.filters.is_empty() || context.predicates.concern(self.form.id) {
             parts.check_objects();
         }
@@ -406,6 +437,25 @@ impl Watching {
                     keys.map_err(|cause| all.wake_after_panic(cause)).ok()
                 };
                 subscribe(&parts, filter, priority, panics, keys_of(queue, keys))
+            }
+            Mapping::Filed(Filed { filed, asked, .. }) => {
+                let index = format!("{} {position}", context.controller);
+                let active = ActiveIndex::start(&context.own, &index, filed, &panics, &context.all)?;
+                let (catching, all, kind) = (panics.clone(), context.all.clone(), self.kind.kind.clone());
+                let (own, asked) = (context.own.keys(), asked.clone());
+                let keys = move |event: &Event<Any>| {
+                    let values = || {
+                        each_state(event)
+                            .flat_map(|object| asked(object))
+                            .collect::<BTreeSet<_>>()
+                    };
+                    let values = catching.catch("mapping", &kind, values);
+                    let values = values.map_err(|cause| all.wake_after_panic(cause)).ok()?;
+                    Some(values.iter().flat_map(|value| own.filed(&index, value)).collect())
+                };
+                let mut source = subscribe(&parts, filter, priority, panics, keys_of(queue, keys));
+                source._index = Some(active);
+                source
             }
             Mapping::All => {
                 let (all, room) = (context.all.clone(), queue.room);

@@ -3,6 +3,7 @@
 //!
 //! `sources.rs` turns it into handlers of informers.
 
+use std::any::TypeId;
 use std::fmt;
 use std::future::{Future, ready};
 use std::marker::PhantomData;
@@ -12,7 +13,8 @@ use futures::FutureExt;
 use kube::core::ApiResource;
 use kubewright_engine::queue::Priority;
 
-use super::sources::{Filter, Mapping, Source, Watching};
+use super::indexes::typed_values;
+use super::sources::{Filed, Filter, Mapping, Source, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -181,6 +183,47 @@ impl<K: AnyObject> Watch<K> {
                 Err(reason) => ready(Err(Error::terminal(format!("it cannot be decoded: {reason}")))).boxed(),
             }
         })))
+    }
+
+    /// Wakes the objects of the controller's own kind that have a value in common with the changed one. `own` says under
+    /// which values the cache files an object of the controller's kind, and `asked` which of them a changed object
+    /// concerns (controller-runtime's `IndexField`, and a mapping that lists by it).
+    ///
+    /// Unlike a memory that reconciles fill, it is complete before the first reconcile and after a restart. An object
+    /// that comes later than the change is reconciled because it is new. For a modification the old and the new state
+    /// are asked.
+    ///
+    /// ```
+    /// use kubewright::k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// use kubewright::{Controller, Watch};
+    /// # use std::sync::Arc;
+    /// # use kubewright::{Action, Context, Reconciler, Result};
+    /// # struct Sealer;
+    /// # impl Reconciler for Sealer {
+    /// #     type Object = ConfigMap;
+    /// #     async fn reconcile(&self, _: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # }
+    /// // A ConfigMap names the Secrets of its namespace that it needs.
+    /// let needed = |config: &ConfigMap| {
+    ///     let namespace = config.metadata.namespace.clone().unwrap_or_default();
+    ///     config.data.iter().flatten().map(|(_, name)| format!("{namespace}/{name}")).collect()
+    /// };
+    /// let named = |secret: &Secret| {
+    ///     let (namespace, name) = (secret.metadata.namespace.clone(), secret.metadata.name.clone());
+    ///     vec![format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())]
+    /// };
+    /// let controller = Controller::of(Sealer).source(Watch::<Secret>::new().by_index(needed, named));
+    /// ```
+    pub fn by_index<O: AnyObject>(
+        self,
+        own: impl Fn(&O) -> Vec<String> + Send + Sync + 'static,
+        asked: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
+    ) -> Source {
+        self.wakes(Mapping::Filed(Filed {
+            own: TypeId::of::<O>(),
+            filed: typed_values(own),
+            asked: typed_values(asked),
+        }))
     }
 
     /// Wakes every object of the controller's kind. For rare, global settings.

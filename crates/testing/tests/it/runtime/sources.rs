@@ -109,6 +109,69 @@ async fn labelled(secret: Arc<Secret>, client: Client) -> kubewright::Result<Vec
     Ok(found.iter().map(|found| Request::of(&**found)).collect())
 }
 
+/// The Secrets that a ConfigMap names in its data, and the ConfigMaps of the namespace in which they are.
+fn named(config: &ConfigMap) -> Vec<String> {
+    config.data.iter().flatten().map(|(_, name)| name.clone()).collect()
+}
+
+fn name_of(secret: &Secret) -> Vec<String> {
+    assert_ne!(secret.metadata.name.as_deref(), Some("bomb"), "it is to panic");
+    secret.metadata.name.clone().into_iter().collect()
+}
+
+/// R3: a change wakes the objects that an index of the controller's own kind files under its values, as these are when
+/// it comes; no other, none twice, and all of them when a function panics.
+#[tokio::test]
+async fn r3_a_change_wakes_what_its_values_find() -> Result<()> {
+    let (cluster, journal) = started(&["a", "b", "c"], Watch::<Secret>::new().by_index(named, name_of)).await?;
+    let configs: Api<ConfigMap> = Api::default_namespaced(cluster.kube());
+    let naming = async |config: &str, data: Value| -> Result<()> {
+        let change = Patch::Merge(json!({ "data": data }));
+        configs.patch(config, &PatchParams::default(), &change).await?;
+        journal.woken(&[config], "ConfigMap").await;
+        journal.clear();
+        Ok(())
+    };
+    naming("a", json!({"one": "s", "again": "s"})).await?;
+    naming("b", json!({"one": "s", "two": "t"})).await?;
+
+    create::<Secret>(&cluster, json!({"metadata": {"name": "s"}})).await?;
+    journal.woken(&["a", "b"], "Secret default/s created").await;
+    create::<Secret>(&cluster, json!({"metadata": {"name": "t"}})).await?;
+    journal.woken(&["b"], "Secret default/t created").await;
+    assert_eq!(journal.names(), ["a", "b"]);
+    journal.clear();
+
+    naming("b", json!({"one": null})).await?;
+    patch(&cluster, "s", json!({"metadata": {"labels": {"x": "y"}}})).await?;
+    journal.woken(&["a"], "Secret default/s").await;
+    create::<Secret>(&cluster, json!({"metadata": {"name": "unknown"}})).await?;
+    patch(&cluster, "t", json!({"metadata": {"labels": {"x": "y"}}})).await?;
+    journal.woken(&["b"], "Secret default/t").await;
+    assert_eq!(journal.names(), ["a", "b"]);
+    journal.clear();
+
+    create::<Secret>(&cluster, json!({"metadata": {"name": "bomb"}})).await?;
+    journal.woken(&["a", "b", "c"], "the mapping of Secret panicked").await;
+    Ok(())
+}
+
+/// The index is of the controller's own kind: another one would find keys of strangers.
+#[tokio::test]
+async fn an_index_of_another_kind_is_refused() -> Result<()> {
+    let cluster = TestCluster::start_with(Cluster::builder().controllers(Controllers::None)).await?;
+    let accounts = |account: &ServiceAccount| account.metadata.name.clone().into_iter().collect();
+    let source = Watch::<Secret>::new().by_index(accounts, name_of);
+    let operator = Operator::new("noter").controller(Controller::of(Noter(Journal::default())).source(source));
+    let refused = cluster.run(operator).await.expect_err("it reconciles ConfigMaps");
+    let told = refused.to_string();
+    assert!(
+        told.contains("Watch::by_index files objects of another type than ConfigMap"),
+        "{told}"
+    );
+    Ok(())
+}
+
 /// R3: a state of an object that it had only while its mapping waited counts too.
 #[tokio::test]
 async fn r3_every_state_of_an_object_is_mapped_however_late() -> Result<()> {
