@@ -13,29 +13,30 @@ use std::sync::Arc;
 use kubewright::kube::api::{Patch, PatchParams};
 use kubewright::kube::core::{Request as Requests, Selector, SelectorExt as _};
 use kubewright::kube::{Error, Resource as _};
-use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Reconciler, Result, Watch};
 use kubewright_objects::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::json;
 
-use kubewright_objects::Waiting;
 use kubewright_objects::meta;
 
 const NAME: &str = "clusterrole-aggregation-controller";
+const GATHERING: &str = "gathering";
 
 // ANCHOR: wiring
-/// Knows which roles gather others.
-pub(crate) struct ClusterRoleAggregation {
-    gathering: Waiting,
-}
+/// Fills the roles that gather others.
+pub(crate) struct ClusterRoleAggregation;
 
 /// The controller of ClusterRoles with an `aggregationRule`.
 pub(crate) fn controller() -> Controller {
-    let gathering = Waiting::default();
-    let all = gathering.clone();
-    Controller::of(ClusterRoleAggregation { gathering })
+    Controller::of(ClusterRoleAggregation)
         .named(NAME)
         // Any role may be one of those that are gathered, or may have been.
-        .watches::<ClusterRole>(move |_| all.all())
+        .source(Watch::<ClusterRole>::new().by_index(gathering, |_| vec![GATHERING.to_owned()]))
+}
+
+/// Files the roles that gather others.
+fn gathering(role: &ClusterRole) -> Vec<String> {
+    role.aggregation_rule.iter().map(|_| GATHERING.to_owned()).collect()
 }
 // ANCHOR_END: wiring
 
@@ -45,11 +46,8 @@ impl Reconciler for ClusterRoleAggregation {
 
     async fn reconcile(&self, role: Arc<ClusterRole>, ctx: Context) -> Result<Action> {
         if role.aggregation_rule.is_none() {
-            self.gathering.remove(ctx.request());
             return Ok(Action::await_change());
         }
-        // Before the others are looked at, so that no change of theirs is missed.
-        self.gathering.insert(ctx.request());
         let others = ctx.client().list::<ClusterRole>(None).await?;
         let rules = gathered(&role, &others)?;
         if role.rules.as_deref().unwrap_or_default() == rules {
@@ -70,11 +68,6 @@ impl Reconciler for ClusterRoleAggregation {
             .map_err(Error::BuildRequest)?;
         // The answer is not read: the informer shows the role.
         ctx.client().kube().request_text(request).await?;
-        Ok(Action::await_change())
-    }
-
-    async fn deleted(&self, request: Request, _ctx: Context) -> Result<Action> {
-        self.gathering.remove(&request);
         Ok(Action::await_change())
     }
 }

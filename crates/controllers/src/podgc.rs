@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
 use kubewright::kube::api::DeleteParams;
-use kubewright::{Action, Context, Controller, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Event, Reconciler, Request, Result, Watch};
 use kubewright_objects::api::core::v1::{Node, Pod};
 use serde_json::json;
 
-use kubewright_objects::bound::{self, Bound};
 use kubewright_objects::{disruption_target, pods};
 use kubewright_objects::{meta, node};
 
@@ -33,7 +32,6 @@ const ORPHANED: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists
 /// Removes left-over pods.
 #[derive(Default)]
 pub(crate) struct PodGc {
-    bound: Bound,
     memory: Mutex<Memory>,
 }
 
@@ -48,11 +46,16 @@ struct Memory {
 
 /// The controller of pods that are left over.
 pub(crate) fn controller() -> Controller {
-    let gc = PodGc::default();
-    let bound = gc.bound.clone();
-    Controller::of(gc)
+    Controller::of(PodGc::default())
         .named("pod-garbage-collector")
-        .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
+        .source(
+            Watch::<Node>::new()
+                .when(|event| match event {
+                    Event::Modified { old, new } => is_out_of_service(old) != is_out_of_service(new),
+                    _ => true,
+                })
+                .by_index(pods::node_names, node::names),
+        )
         .concurrency(4)
 }
 
@@ -71,7 +74,7 @@ enum Verdict {
 /// The verdict about a pod. `missing`: for how long its node has been missing.
 fn verdict(pod: &Pod, node: Option<&Node>, missing: Duration, now: Timestamp) -> Verdict {
     let deleted = pod.metadata.deletion_timestamp.as_ref();
-    match (bound::node_of(pod), node, deleted) {
+    match (pods::node_of(pod), node, deleted) {
         (Some(_), None, _) if missing >= QUARANTINE => Verdict::Orphaned,
         (Some(_), None, _) => Verdict::Wait(QUARANTINE.saturating_sub(missing)),
         (Some(_), Some(node), Some(_)) if is_out_of_service(node) => Verdict::Abandoned,
@@ -141,8 +144,7 @@ impl Reconciler for PodGc {
             }
         }
         let (mut node, mut missing) = (None, Duration::ZERO);
-        if let Some(name) = bound::node_of(&pod) {
-            self.bound.insert(ctx.request(), name);
+        if let Some(name) = pods::node_of(&pod) {
             node = ctx.client().get::<Node>(None, name).await?;
             missing = self.missing(name, node.is_some(), ctx.now());
         }
@@ -167,7 +169,6 @@ impl Reconciler for PodGc {
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.bound.remove(&request);
         self.count(&request, None);
         Ok(Action::await_change())
     }

@@ -21,7 +21,7 @@ use kubewright::kube::api::ListParams;
 use kubewright::kube::core::{ApiResource, DynamicObject, PartialObjectMeta};
 use kubewright::kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 use kubewright::{
-    Action, Context, Controller, Error, Event, Object, Reconciler, Request, Result, Source, Watch, api_resource,
+    Action, AnyObject, Context, Controller, Error, Event, Object, Reconciler, Result, Source, Watch, api_resource,
 };
 use kubewright_model::quota::{Evaluator, ResourceList, parse, to_value};
 use kubewright_objects::api::core::v1::{
@@ -30,7 +30,7 @@ use kubewright_objects::api::core::v1::{
 use serde_json::Value;
 
 use super::unstructured::UnstructuredApi;
-use kubewright_objects::{Waiting, pods};
+use kubewright_objects::pods;
 
 /// How soon objects are counted again that are not watched.
 const UNWATCHED: Duration = Duration::from_secs(10);
@@ -39,16 +39,12 @@ const RESYNC: Duration = Duration::from_secs(300);
 /// How many objects a page of a list has.
 const PAGE: u32 = 500;
 
-/// Knows the quotas that there are.
-pub(crate) struct QuotaReconciler {
-    quotas: Waiting,
-}
+/// Counts what a quota limits.
+pub(crate) struct QuotaReconciler;
 
 /// The controller of quotas.
 pub(crate) fn controller() -> Controller {
-    let quotas = Waiting::default();
-    let reconciler = QuotaReconciler { quotas: quotas.clone() };
-    let controller = Controller::of(reconciler)
+    Controller::of(QuotaReconciler)
         .named("resourcequota-controller")
         .concurrency(5)
         .with_predicate(|event: &Event<ResourceQuota>| match event {
@@ -71,37 +67,29 @@ pub(crate) fn controller() -> Controller {
         .with_predicate(|event: &Event<PersistentVolumeClaim>| match event {
             Event::Modified { old, new } => old.spec != new.spec || old.status != new.status,
             event => is_gone(event),
-        });
-    let controller = replenished_by::<ResourceQuota>(controller, &quotas);
-    let controller = replenished_by::<Pod>(controller, &quotas);
-    let controller = replenished_by::<Service>(controller, &quotas);
-    let controller = replenished_by::<PersistentVolumeClaim>(controller, &quotas);
-    controller
-        .source(freed_by::<ConfigMap>(&quotas))
-        .source(freed_by::<Secret>(&quotas))
-        .source(freed_by::<ReplicationController>(&quotas))
+        })
+        .source(counted_with(Watch::<ResourceQuota>::new()))
+        .source(counted_with(Watch::<Pod>::new()))
+        .source(counted_with(Watch::<Service>::new()))
+        .source(counted_with(Watch::<PersistentVolumeClaim>::new()))
+        .source(freed_by::<ConfigMap>())
+        .source(freed_by::<Secret>())
+        .source(freed_by::<ReplicationController>())
 }
 
 /// Counts the quotas of a namespace again when an object of this kind in it changes.
-fn replenished_by<K: Object>(controller: Controller, quotas: &Waiting) -> Controller {
-    let quotas = quotas.clone();
-    controller.watches::<K>(move |object| near(object.meta(), &quotas))
+fn counted_with<K: AnyObject>(watch: Watch<K>) -> Source {
+    let namespace = |meta: &ObjectMeta| meta.namespace.clone().into_iter().collect();
+    watch.by_index(
+        move |quota: &ResourceQuota| namespace(&quota.metadata),
+        move |object| namespace(object.meta()),
+    )
 }
 
 /// The same when one is deleted, of a kind that is counted by its number: of other changes nothing is read. The type is
 /// that of the garbage collector, so that metadata are decoded once for both.
-fn freed_by<K: Object>(quotas: &Waiting) -> Source {
-    let quotas = quotas.clone();
-    let watch = Watch::<PartialObjectMeta<DynamicObject>>::dynamic(&api_resource::<K>()).deleted();
-    watch.map(move |object| near(&object.metadata, &quotas))
-}
-
-/// The quotas in the namespace of an object.
-fn near(object: &ObjectMeta, quotas: &Waiting) -> Vec<Request> {
-    let namespace = object.namespace.as_deref();
-    let mut quotas = quotas.all();
-    quotas.retain(|quota| quota.namespace() == namespace);
-    quotas
+fn freed_by<K: Object>() -> Source {
+    counted_with(Watch::<PartialObjectMeta<DynamicObject>>::dynamic(&api_resource::<K>()).deleted())
 }
 
 fn is_gone<K>(event: &Event<K>) -> bool {
@@ -137,8 +125,6 @@ impl Reconciler for QuotaReconciler {
     type Object = ResourceQuota;
 
     async fn reconcile(&self, quota: Arc<ResourceQuota>, ctx: Context) -> Result<Action> {
-        // Before the objects are counted, so that none goes unnoticed.
-        self.quotas.insert(ctx.request());
         let document = serde_json::to_value(&*quota)?;
         let Count {
             used: counted,
@@ -167,11 +153,6 @@ impl Reconciler for QuotaReconciler {
             Some(failure) => Err(failure),
             None => Ok(Action::requeue_after(if unwatched { UNWATCHED } else { RESYNC })),
         }
-    }
-
-    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.quotas.remove(&request);
-        Ok(Action::await_change())
     }
 }
 

@@ -11,33 +11,36 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kubewright::{Action, Context, Controller, Reconciler, Request, Result, conditions};
+use kubewright::{Action, Context, Controller, Reconciler, Result, Watch, conditions};
 use kubewright_objects::api::networking::v1::{IPAddress, ServiceCIDR};
 
-use kubewright_objects::{Waiting, meta};
+use kubewright_objects::meta;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const READY: &str = "Ready";
+const GOING: &str = "going";
 /// Who gives the addresses that hold a ServiceCIDR (`ipallocator.ControllerName`).
 const ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 /// How long one is known to be going before it goes (`deletionGracePeriod`).
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Looks after ServiceCIDRs.
-#[derive(Default)]
-pub(crate) struct ServiceCidrs {
-    /// Those that wait for an address to go, or for a larger range.
-    waiting: Waiting,
-}
+pub(crate) struct ServiceCidrs;
 
 /// The controller of ServiceCIDRs.
 pub(crate) fn controller() -> Controller {
-    let cidrs = ServiceCidrs::default();
-    let (for_range, for_address) = (cidrs.waiting.clone(), cidrs.waiting.clone());
-    Controller::of(cidrs)
+    Controller::of(ServiceCidrs)
         .named("service-cidr-controller")
-        .watches::<ServiceCIDR>(move |_| for_range.all())
-        .watches::<IPAddress>(move |_| for_address.all())
+        .source(Watch::<ServiceCIDR>::new().by_index(going, |_| vec![GOING.to_owned()]))
+        .source(Watch::<IPAddress>::new().by_index(going, |_| vec![GOING.to_owned()]))
+}
+
+/// Those under deletion, which wait for an address to go or for a larger range, are found under one value.
+fn going(cidr: &ServiceCIDR) -> Vec<String> {
+    match meta::is_deleting(&cidr.metadata) {
+        true => vec![GOING.to_owned()],
+        false => vec![],
+    }
 }
 
 impl Reconciler for ServiceCidrs {
@@ -59,8 +62,6 @@ impl Reconciler for ServiceCidrs {
             }
             return say(&cidr, ("True", "", "Kubernetes Service CIDR is ready"), &ctx).await;
         };
-        // Before the addresses are read: one that goes afterwards finds the ServiceCIDR.
-        self.waiting.insert(ctx.request());
         let all = ctx.client().list::<ServiceCIDR>(None).await?;
         let addresses = ctx.client().list::<IPAddress>(None).await?;
         if !may_go(&cidr, &all, &addresses) {
@@ -77,11 +78,6 @@ impl Reconciler for ServiceCidrs {
             released.metadata.finalizers = Some(finalizers.filter(|held| *held != FINALIZER).cloned().collect());
             ctx.client().update(&released).await?;
         }
-        Ok(Action::await_change())
-    }
-
-    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.waiting.remove(&request);
         Ok(Action::await_change())
     }
 }

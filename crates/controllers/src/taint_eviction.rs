@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kubewright::k8s_openapi::jiff::Timestamp;
-use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result};
+use kubewright::{Action, Context, Controller, Event, EventType, Reconciler, Request, Result, Watch};
 use kubewright_objects::api::core::v1::{Node, Pod, Taint, Toleration};
 use serde_json::json;
 
-use kubewright_objects::bound::{self, Bound};
 use kubewright_objects::meta;
-use kubewright_objects::{disruption_target, pods, tolerations};
+use kubewright_objects::{disruption_target, node, pods, tolerations};
 
 const REASON: (&str, &str) = (
     "DeletionByTaintManager",
@@ -25,18 +24,15 @@ const EVENT: &str = "TaintManagerEviction";
 /// Evicts pods from tainted nodes.
 #[derive(Default)]
 pub(crate) struct TaintEviction {
-    bound: Bound,
     /// Since when the eviction of a pod is planned.
     planned: Mutex<BTreeMap<Request, Timestamp>>,
 }
 
 /// The controller of pods on tainted nodes.
 pub(crate) fn controller() -> Controller {
-    let eviction = TaintEviction::default();
-    let bound = eviction.bound.clone();
-    Controller::of(eviction)
+    Controller::of(TaintEviction::default())
         .named("taint-eviction-controller")
-        .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
+        .source(Watch::<Node>::new().by_index(pods::node_names, node::names))
         .with_predicate(|event: &Event<Node>| match event {
             Event::Modified { old, new } => no_execute(old) != no_execute(new),
             _ => true,
@@ -89,12 +85,10 @@ impl Reconciler for TaintEviction {
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
         let request = ctx.request();
-        let Some(name) = bound::node_of(&pod).filter(|_| !meta::is_deleting(&pod.metadata)) else {
-            self.bound.remove(request);
+        let Some(name) = pods::node_of(&pod).filter(|_| !meta::is_deleting(&pod.metadata)) else {
             self.planned().remove(request);
             return Ok(Action::await_change());
         };
-        self.bound.insert(request, name);
         let node = ctx.client().get::<Node>(None, name).await?;
         let taints = node.map(|node| no_execute(&node)).unwrap_or_default();
         let spec = pod.spec.as_ref();
@@ -131,7 +125,6 @@ impl Reconciler for TaintEviction {
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.bound.remove(&request);
         self.planned().remove(&request);
         Ok(Action::await_change())
     }

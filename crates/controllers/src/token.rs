@@ -7,12 +7,12 @@
 //!
 //! Invariant: an account counts as missing only when the API server says so, not when the cache has not seen it yet.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubewright::k8s_openapi::ByteString;
-use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope};
-use kubewright_objects::api::core::v1::{Secret, ServiceAccount};
+use kubewright::{Action, Context, Controller, Reconciler, Request, Result, Scope, Watch};
+use kubewright_objects::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 
 use super::{RootCa, SecretToken, TokenSource, is_namespace_going};
 use kubewright_objects::meta;
@@ -24,60 +24,28 @@ const TOKEN: &str = "token";
 const ROOT_CA: &str = "ca.crt";
 const NAMESPACE: &str = "namespace";
 
-/// Signs, knows the certificate, and remembers which Secrets name which account.
+/// Signs, and knows the certificate.
 pub(crate) struct TokenReconciler {
     tokens: TokenSource,
     root_ca: RootCa,
-    named: Named,
 }
 
 /// The controller.
 pub(crate) fn controller(tokens: TokenSource, root_ca: RootCa) -> Controller {
-    let named = Named::default();
-    let of_account = named.clone();
-    Controller::of(TokenReconciler { tokens, root_ca, named })
+    Controller::of(TokenReconciler { tokens, root_ca })
         .named("serviceaccount-token-controller")
         .within(Scope::all().fields(format!("type={TYPE}")))
-        .watches::<ServiceAccount>(move |account| of_account.secrets_of(account))
+        .source(Watch::<ServiceAccount>::new().by_index(
+            |secret: &Secret| account_of(secret).into_iter().collect(),
+            |account| vec![Request::of(account).to_string()],
+        ))
         .concurrency(4)
 }
 
-/// The Secrets that name an account, by namespace and name of the account.
-#[derive(Clone, Default)]
-struct Named(Arc<Mutex<BTreeMap<Request, BTreeSet<Request>>>>);
-
-impl Named {
-    fn map(&self) -> MutexGuard<'_, BTreeMap<Request, BTreeSet<Request>>> {
-        // Nothing under this lock can panic half way through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn secrets_of(&self, account: &ServiceAccount) -> Vec<Request> {
-        let key = Request::new(account.metadata.namespace.as_deref(), meta::name(&account.metadata));
-        self.map()
-            .get(&key)
-            .into_iter()
-            .flat_map(|secrets| secrets.iter().cloned())
-            .collect()
-    }
-
-    /// The Secret names this account, and no other one.
-    fn set(&self, secret: &Request, account: &Request) {
-        self.forget(secret);
-        self.map().entry(account.clone()).or_default().insert(secret.clone());
-    }
-
-    /// The accounts that the Secret named.
-    fn forget(&self, secret: &Request) -> Vec<Request> {
-        let mut named = Vec::new();
-        self.map().retain(|account, secrets| {
-            if secrets.remove(secret) {
-                named.push(account.clone());
-            }
-            !secrets.is_empty()
-        });
-        named
-    }
+/// The account of a Secret, by namespace and name.
+fn account_of(secret: &Secret) -> Option<String> {
+    let name = meta::annotation(&secret.metadata, ACCOUNT_NAME).filter(|name| !name.is_empty())?;
+    Some(Request::new(secret.metadata.namespace.as_deref(), name).to_string())
 }
 
 impl Reconciler for TokenReconciler {
@@ -89,7 +57,6 @@ impl Reconciler for TokenReconciler {
         let Some(name) = meta::annotation(&secret.metadata, ACCOUNT_NAME).filter(|name| !name.is_empty()) else {
             return Ok(Action::await_change());
         };
-        self.named.set(ctx.request(), &Request::new(Some(namespace), name));
         if meta::is_deleting(&secret.metadata) {
             return Ok(Action::await_change());
         }
@@ -116,19 +83,17 @@ impl Reconciler for TokenReconciler {
     }
 
     async fn deleted(&self, request: Request, ctx: Context) -> Result<Action> {
-        for account in self.named.forget(&request) {
-            let found = ctx
-                .client()
-                .live::<ServiceAccount>(account.namespace(), account.name())
-                .await?;
-            let Some(mut account) = found else { continue };
-            let before = account.secrets.clone();
-            if let Some(secrets) = &mut account.secrets {
-                secrets.retain(|secret| secret.name.as_deref() != Some(request.name()));
+        let is_it = |secret: &ObjectReference| secret.name.as_deref() == Some(request.name());
+        for account in ctx.client().list::<ServiceAccount>(request.namespace()).await? {
+            if !account.secrets.iter().flatten().any(is_it) {
+                continue;
             }
-            if account.secrets != before {
-                ctx.client().update(&account).await?;
-            }
+            let mut account = (*account).clone();
+            account
+                .secrets
+                .iter_mut()
+                .for_each(|secrets| secrets.retain(|secret| !is_it(secret)));
+            ctx.client().update(&account).await?;
         }
         Ok(Action::await_change())
     }
@@ -183,7 +148,6 @@ mod tests {
                 ))
             }),
             root_ca: Arc::new(|| Some("CA".to_owned())),
-            named: Named::default(),
         };
         let account: ServiceAccount =
             serde_json::from_value(json!({"metadata": {"name": "s", "uid": "u"}})).expect("an account");
@@ -212,21 +176,5 @@ mod tests {
             Some(&[("ca.crt", "CA"), ("namespace", "m"), ("token", "t")]),
         );
         check(json!({"token": "dA==", "namespace": "bQ==", "ca.crt": "Q0E="}), None);
-    }
-
-    #[test]
-    fn secrets_are_found_by_their_account() {
-        let named = Named::default();
-        let key = |name: &str| Request::new(Some("n"), name);
-        let account = |name: &str| -> ServiceAccount {
-            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "n"}})).expect("an account")
-        };
-        named.set(&key("x"), &key("s"));
-        named.set(&key("y"), &key("s"));
-        assert_eq!(named.secrets_of(&account("s")), [key("x"), key("y")]);
-        named.set(&key("x"), &key("t"));
-        assert_eq!(named.secrets_of(&account("s")), [key("y")]);
-        assert_eq!(named.forget(&key("x")), [key("t")]);
-        assert_eq!(named.secrets_of(&account("t")), []);
     }
 }

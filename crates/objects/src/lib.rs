@@ -1,4 +1,4 @@
-//! The built-in types of the controllers and the kubelets, what both read of them, and two small indexes of requests.
+//! The built-in types of the controllers and the kubelets, what both read of them, and a set of requests that wait.
 //!
 //! The controllers (`kubewright-controllers`) and the nodes (`kubewright-nodes`) do not know each other, so that an
 //! edit in one compiles nothing of the other; what both need is here, and as small as that.
@@ -19,13 +19,12 @@
 //! | `disruption_target` | the condition of a pod that is about to be disrupted |
 //! | `install` | objects that a part of the control plane brings along |
 //! | `views` | Pods and Nodes without what most controllers do not read |
-//! | `bound`, `Waiting` | which requests belong to a node, and which wait for an object of another kind |
+//! | `Waiting` | which requests wait for an object of another kind |
 //!
-//! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; an index holds
+//! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; the set holds
 //! requests alone, never objects. Not here: anything that only one of the two needs.
 
 pub mod api;
-pub mod bound;
 pub mod disruption_target;
 mod install;
 pub mod meta;

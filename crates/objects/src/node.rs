@@ -9,6 +9,11 @@ use crate::api::core::v1::{Node, NodeCondition};
 
 use crate::meta;
 
+/// The value under which [`pods::node_names`](crate::pods::node_names) files the pods of a node.
+pub fn names(node: &Node) -> Vec<String> {
+    vec![meta::name(&node.metadata).to_owned()]
+}
+
 /// The label of the zone (`corev1.LabelTopologyZone`).
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The labels of the region and the zone of a node, each by its old and its present name.

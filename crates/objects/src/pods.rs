@@ -14,6 +14,17 @@ use crate::meta;
 /// The annotation with which a user says how dear a pod is when one has to go.
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// The node that a pod is bound to.
+pub fn node_of(pod: &Pod) -> Option<&str> {
+    let node = pod.spec.as_ref()?.node_name.as_deref()?;
+    Some(node).filter(|node| !node.is_empty())
+}
+
+/// [`node_of`] as the values of an index.
+pub fn node_names(pod: &Pod) -> Vec<String> {
+    node_of(pod).map(str::to_owned).into_iter().collect()
+}
+
 /// A claim that a volume of a pod names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodClaim<'a> {

@@ -6,7 +6,7 @@
 //!
 //! - `state.rs`: the state of a Job and its pods,
 //! - `status.rs`: its status and events,
-//! - `policy.rs`, `indexes.rs`, `backoff.rs`, `tracked.rs`,
+//! - `policy.rs`, `indexes.rs`, `backoff.rs`: what ends it, which of its pods have which index, when it tries again,
 //! - `ttl.rs`: the controller that deletes finished Jobs.
 //!
 //! Invariants: a pod is counted once; a Job that another controller manages (`managedBy`) is not touched; a Job under
@@ -17,7 +17,6 @@ mod indexes;
 mod policy;
 mod state;
 mod status;
-mod tracked;
 pub(crate) mod ttl;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +33,6 @@ use serde_json::json;
 use self::backoff::Records;
 use self::state::{End, State, TRACKING, is_tracked, uid};
 use self::status::Suspension;
-use self::tracked::Tracked;
 use super::claim::{self, Selectors};
 use super::pod_control;
 use kubewright_objects::meta;
@@ -42,6 +40,9 @@ use kubewright_objects::pods;
 
 /// The label that names a pod's Job, also when it has lost its owner.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// The index of the pods with the finalizer of Jobs, by the Job that they name, so that those which a Job has left behind
+/// are found.
+const TRACKED: &str = "job-controller/tracked";
 /// The value of `managedBy` for this controller.
 const NAME: &str = "kubernetes.io/job-controller";
 /// How long a conflict with another writer of the status waits, if no event comes before.
@@ -52,19 +53,19 @@ const CONFLICT: Duration = Duration::from_millis(50);
 pub(crate) struct JobReconciler {
     selectors: Selectors,
     records: Records,
-    tracked: Tracked,
 }
 
 /// The controller, ready to be added to a manager.
 pub(crate) fn controller() -> Controller {
     let reconciler = JobReconciler::default();
-    let (selectors, tracked) = (reconciler.selectors.clone(), reconciler.tracked.clone());
+    let selectors = reconciler.selectors.clone();
     Controller::of(reconciler)
         .named("job-controller")
         .owns::<Pod>()
-        .watches::<Pod>(move |pod| {
-            tracked.see(pod);
-            [selectors.for_orphan(&pod.metadata), left_behind(pod)].concat()
+        .watches::<Pod>(move |pod| [selectors.for_orphan(&pod.metadata), left_behind(pod)].concat())
+        .indexes(TRACKED, |pod: &Pod| match is_tracked(pod) {
+            true => job_of(pod).map(|job| job.name().to_owned()).into_iter().collect(),
+            false => vec![],
         })
         .backoff(Duration::from_secs(1), Duration::from_secs(60))
         .concurrency(5)
@@ -123,15 +124,13 @@ impl JobReconciler {
     /// Pods that a Job of this name has left behind are held by nothing any more (`syncOrphanPod`).
     async fn free_orphans(&self, ctx: &Context, living: Option<&Job>) -> Result<()> {
         let uid = living.map(|job| meta::uid(&job.metadata));
-        for name in self.tracked.of(ctx.request()) {
-            let Some(pod) = ctx.client().get::<Pod>(ctx.request().namespace(), &name).await? else {
-                continue;
-            };
+        let (namespace, name) = (ctx.request().namespace(), ctx.request().name());
+        for pod in ctx.client().list_by_index::<Pod>(namespace, TRACKED, name).await? {
             let controller = meta::controller_of(&pod.metadata);
             let of_living = controller.is_some_and(|owner| Some(owner.uid.as_str()) == uid);
             let of_others = controller.is_some_and(|owner| owner.kind != "Job");
             let may_be_adopted = controller.is_none() && uid.is_some();
-            if is_tracked(&pod) && !of_living && !of_others && !may_be_adopted {
+            if !of_living && !of_others && !may_be_adopted {
                 free(ctx, &pod).await?;
             }
         }

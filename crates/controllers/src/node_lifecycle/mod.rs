@@ -22,7 +22,7 @@ use serde_json::json;
 
 use self::health::NodeHealth;
 use self::zones::{Effects, Permit, Zones};
-use kubewright_objects::{bound, disruption_target, pods};
+use kubewright_objects::{disruption_target, pods};
 use kubewright_objects::{meta, node};
 
 const NAME: &str = "node-lifecycle-controller";
@@ -72,9 +72,7 @@ pub(crate) fn controller(heartbeats: bool) -> Controller {
     let woken = lifecycle.waker.source();
     Controller::of(lifecycle)
         .named(NAME)
-        .indexes(ON_NODE, |pod: &Pod| {
-            bound::node_of(pod).map(str::to_owned).into_iter().collect()
-        })
+        .indexes(ON_NODE, pods::node_names)
         .reads::<Lease>(Scope::namespace(LEASES))
         .source(woken)
 }

@@ -12,13 +12,15 @@ pub(super) mod plan;
 use std::sync::Arc;
 
 use kubewright::kube::api::Patch;
-use kubewright::{Action, Context, Controller, Error, EventType, Reconciler, Request, Result};
+use kubewright::{
+    Action, AnyObject, Context, Controller, Error, EventType, Reconciler, Request, Result, Source, Watch,
+};
 use kubewright_objects::api::core::v1::{Pod, PodResourceClaim};
 use kubewright_objects::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use serde_json::json;
 
 use kubewright_objects::meta;
-use kubewright_objects::{Waiting, bound};
+use kubewright_objects::pods;
 
 /// The field manager that writes the names of claims into the status of a pod.
 const MANAGER: &str = "ResourceClaimController";
@@ -26,28 +28,25 @@ const MANAGER: &str = "ResourceClaimController";
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
 /// Makes claims for pods, and reserves them.
-pub(crate) struct Pods {
-    /// The pods that have claims.
-    with_claims: Waiting,
-}
+pub(crate) struct Pods;
 
 /// The controller of pods with claims.
 pub(crate) fn pods() -> Controller {
-    let pods = Pods {
-        with_claims: Waiting::default(),
-    };
-    let (for_template, for_claim) = (pods.with_claims.clone(), pods.with_claims.clone());
-    Controller::of(pods)
+    Controller::of(Pods)
         .named("resource_claim")
-        .watches::<ResourceClaimTemplate>(move |template| near(&for_template, template.metadata.namespace.as_deref()))
-        .watches::<ResourceClaim>(move |claim| near(&for_claim, claim.metadata.namespace.as_deref()))
+        .source(near(Watch::<ResourceClaimTemplate>::new()))
+        .source(near(Watch::<ResourceClaim>::new()))
 }
 
-/// The pods with claims of this namespace. There are so few that each looks itself whether it is meant.
-fn near(pods: &Waiting, namespace: Option<&str>) -> Vec<Request> {
-    let mut all = pods.all();
-    all.retain(|request| request.namespace() == namespace);
-    all
+/// Wakes the pods with claims of the same namespace. There are so few that each looks itself whether it is meant.
+fn near<K: AnyObject>(watch: Watch<K>) -> Source {
+    watch.by_index(
+        |pod: &Pod| match plan::entries(pod).is_empty() {
+            true => vec![],
+            false => pod.metadata.namespace.clone().into_iter().collect(),
+        },
+        |object| object.meta().namespace.clone().into_iter().collect(),
+    )
 }
 
 impl Reconciler for Pods {
@@ -56,10 +55,8 @@ impl Reconciler for Pods {
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
         let entries = plan::entries(&pod);
         if entries.is_empty() || meta::is_deleting(&pod.metadata) {
-            self.with_claims.remove(ctx.request());
             return Ok(Action::await_change());
         }
-        self.with_claims.insert(ctx.request());
         let mut made = vec![];
         for entry in entries {
             match claim_for(&pod, entry, &ctx).await {
@@ -87,11 +84,6 @@ impl Reconciler for Pods {
             }
         }
         reserve(&pod, &ctx).await?;
-        Ok(Action::await_change())
-    }
-
-    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.with_claims.remove(&request);
         Ok(Action::await_change())
     }
 }
@@ -146,7 +138,7 @@ async fn claim_for(
 
 /// Reserves allocated claims for a pod that was bound without a scheduler's help.
 async fn reserve(pod: &Pod, ctx: &Context) -> Result<()> {
-    if bound::node_of(pod).is_none() {
+    if pods::node_of(pod).is_none() {
         return Ok(());
     }
     for entry in plan::entries(pod) {

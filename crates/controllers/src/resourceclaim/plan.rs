@@ -5,7 +5,7 @@ use kubewright_objects::api::core::v1::{Pod, PodResourceClaim};
 use kubewright_objects::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference, ResourceClaimTemplate};
 
 use kubewright_objects::meta;
-use kubewright_objects::{bound, pods};
+use kubewright_objects::pods;
 
 /// The annotation of a claim with the entry of the pod that it was made for.
 pub(crate) const ENTRY: &str = "resource.kubernetes.io/pod-claim-name";
@@ -138,7 +138,7 @@ pub(crate) fn remaining(claim: &ResourceClaim, gone: &[String]) -> Vec<ResourceC
 
 /// Whether a pod will not run any more (`isPodDone`).
 pub(crate) fn is_finished(pod: &Pod) -> bool {
-    pods::is_finished(pod) || (meta::is_deleting(&pod.metadata) && bound::node_of(pod).is_none())
+    pods::is_finished(pod) || (meta::is_deleting(&pod.metadata) && pods::node_of(pod).is_none())
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use kubewright_objects::api::core::v1::Pod;
 
 use super::groups::{AffinityGroups, LabelCounts};
 use super::pod_info::{Interned, PodInfo};
+use kubewright_objects::pods;
 use kubewright_objects::requests::{self, Amounts, add};
-use kubewright_objects::{bound, pods};
 
 /// The used resources of one node.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Cache {
     /// Enters the pod as it is now.
     pub(super) fn enter(&mut self, pod: &Pod) {
         let request = Request::of(pod);
-        match bound::node_of(pod).filter(|_| !pods::is_finished(pod)) {
+        match pods::node_of(pod).filter(|_| !pods::is_finished(pod)) {
             Some(node) => self.place(&request, pod, node),
             None => self.remove(&request),
         }

@@ -54,7 +54,7 @@ use self::volumes::Volumes;
 use self::writes::{Nomination, asked, bind, expect, take_away, wait};
 use crate::volumes::binding;
 use kubewright_objects::meta;
-use kubewright_objects::{NodeView, Waiting, bound, disruption_target, pods};
+use kubewright_objects::{NodeView, Waiting, disruption_target, pods};
 
 /// The name that pods ask for when they ask for none, and that signs events.
 pub(crate) const DEFAULT: &str = "default-scheduler";
@@ -136,7 +136,7 @@ pub(crate) fn controller(names: &BTreeSet<String>, minor: Minor) -> Controller {
 }
 
 fn is_bound(pod: &Pod) -> bool {
-    bound::node_of(pod).is_some()
+    pods::node_of(pod).is_some()
 }
 
 impl Scheduler {

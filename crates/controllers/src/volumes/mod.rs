@@ -14,12 +14,12 @@ pub(crate) mod topology;
 use std::sync::Arc;
 
 use kubewright::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop};
+use kubewright::{Action, Client, Context, Controller, EventType, Reconciler, Request, Result, Scope, Stop, Watch};
 use kubewright_objects::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeStatus, Pod};
 use kubewright_objects::api::storage::v1::StorageClass;
 
 use self::reclaim::Reclaim;
-use kubewright_objects::{Waiting, install, meta};
+use kubewright_objects::{install, meta};
 
 /// The class of claims that name none.
 const DEFAULT_CLASS: &str = "standard";
@@ -27,6 +27,8 @@ const DEFAULT_CLASS: &str = "standard";
 const SIGNS: &str = "persistentvolume-controller";
 /// The index of the volumes that may be for a claim.
 const INDEX: &str = "spec.claimRef or spec.storageClassName";
+/// The value under which claims without a volume are found.
+const UNBOUND: &str = "unbound";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Makes the default StorageClass. One of this name is left as it is.
@@ -46,27 +48,32 @@ pub(crate) async fn default_class(client: Client, stop: Stop) -> Result<()> {
 }
 
 /// Finds volumes for claims.
-#[derive(Default)]
-pub(crate) struct Claims {
-    /// Claims without a volume.
-    waiting: Waiting,
-}
+pub(crate) struct Claims;
 
 /// The controller of claims.
 pub(crate) fn claims() -> Controller {
-    let claims = Claims::default();
-    let (for_volume, for_class) = (claims.waiting.clone(), claims.waiting.clone());
-    Controller::of(claims)
+    Controller::of(Claims)
         .named(SIGNS)
-        .watches::<PersistentVolume>(move |volume| match claim_of(volume) {
-            Some(claim) => vec![claim],
-            None => for_volume.all(),
-        })
+        .watches::<PersistentVolume>(|volume| claim_of(volume).into_iter().collect())
+        // One that is kept for nobody may be for any claim that waits.
+        .source(
+            Watch::<PersistentVolume>::new()
+                .when(|event| claim_of(event.object()).is_none())
+                .by_index(unbound, |_| vec![UNBOUND.to_owned()]),
+        )
         .indexes(INDEX, binding::index_keys)
-        .watches::<StorageClass>(move |_| for_class.all())
+        .source(Watch::<StorageClass>::new().by_index(unbound, |_| vec![UNBOUND.to_owned()]))
         // The pod that a claim waits for is named in its event; its node says where the volume is to be.
         .reads::<Pod>(Scope::all())
         .reads::<Node>(Scope::all())
+}
+
+/// Claims that wait for a volume.
+fn unbound(claim: &PersistentVolumeClaim) -> Vec<String> {
+    match binding::is_bound(claim) || meta::is_deleting(&claim.metadata) {
+        true => vec![],
+        false => vec![UNBOUND.to_owned()],
+    }
 }
 
 /// The claim that a volume is kept for.
@@ -82,24 +89,15 @@ impl Reconciler for Claims {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
         let named = named.filter(|name| !name.is_empty());
         if binding::is_bound(&claim) {
-            self.waiting.remove(ctx.request());
             return bound(&claim, named, &ctx).await;
         }
         if meta::is_deleting(&claim.metadata) {
-            self.waiting.remove(ctx.request());
             return Ok(Action::await_change());
         }
-        // Before the volumes are read: one that comes afterwards finds the claim.
-        self.waiting.insert(ctx.request());
         match named {
             Some(name) => by_name(&claim, name, &ctx).await,
             None => by_size(&claim, &ctx).await,
         }
-    }
-
-    async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.waiting.remove(&request);
-        Ok(Action::await_change())
     }
 }
 
@@ -228,7 +226,7 @@ async fn say_that_it_waits(claim: &PersistentVolumeClaim, ctx: &Context) -> Resu
     let users = pods.iter().filter(|pod| {
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-        kubewright_objects::bound::node_of(pod).is_none()
+        kubewright_objects::pods::node_of(pod).is_none()
             && claims.any(|source| source.claim_name == meta::name(&claim.metadata))
     });
     let names: Vec<&str> = users.map(|pod| meta::name(&pod.metadata)).collect();

@@ -3,13 +3,13 @@
 //!
 //! The decision ([`rejects`]) is pure. Not here: what a node under pressure refuses (`eviction`).
 
-use kubewright::{Context, EventType, Result};
+use kubewright::{Context, EventType, Request, Result};
 use kubewright_objects::api::core::v1::{Node, Pod, PodSpec};
 use kubewright_objects::{disruption_target, meta, node_affinity, pods, requests};
 use serde_json::json;
 
 use super::container::Observations;
-use super::{Kubelet, eviction, resize};
+use super::{Kubelet, ON_NODE, eviction, resize};
 
 /// Why a pod is not taken up: the reason of its status, and the message.
 pub(super) type Rejection = (String, String);
@@ -36,13 +36,15 @@ impl Kubelet {
 
     /// Why the node has no room for what a pod wants, beside the others that it has.
     async fn rejects(&self, ctx: &Context, pod: &Pod, node: &Node) -> Result<Option<Rejection>> {
-        let mut others = Vec::new();
-        for other in self.bound.on(meta::name(&node.metadata)) {
-            if other != *ctx.request() {
-                others.extend(ctx.client().get::<Pod>(other.namespace(), other.name()).await?);
-            }
-        }
-        let counts = |other: &&Pod| !pods::is_finished(other) && (is_admitted(other) || !is_unplaced(other));
+        let client = ctx.client();
+        let others = client
+            .list_by_index::<Pod>(None, ON_NODE, meta::name(&node.metadata))
+            .await?;
+        let counts = |other: &&Pod| {
+            Request::of(*other) != *ctx.request()
+                && !pods::is_finished(other)
+                && (is_admitted(other) || !is_unplaced(other))
+        };
         let others: Vec<&Pod> = others.iter().map(|other| &**other).filter(counts).collect();
         Ok(rejects(node, pod, &others))
     }

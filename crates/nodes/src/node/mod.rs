@@ -53,9 +53,11 @@ pub use self::rules::{Behaviours, command_result};
 pub(crate) use self::running::register_classes;
 use crate::processes::{self, Processes};
 use crate::stages::{self, Player, Progress};
-use kubewright_objects::bound::{self, Bound};
 use kubewright_objects::{Waiting, pods};
 use kubewright_objects::{meta, node};
+
+/// The index of pods by the node that they are bound to, whether it is known yet or not.
+const ON_NODE: &str = "kubelet/node";
 
 /// How long things take on a node.
 #[derive(Debug, Clone)]
@@ -75,8 +77,6 @@ pub(crate) struct Kubelet {
     addresses: Mutex<Addresses>,
     /// Runs pods that are processes.
     processes: Option<Processes>,
-    /// Pods by the node that they were bound to, whether it is known yet or not.
-    bound: Bound,
     /// Pods that wait for a Secret or a ConfigMap.
     held_up: Waiting,
     /// Pods that wait for room to grow.
@@ -121,11 +121,9 @@ pub(crate) fn kubelet(
         stages,
         memory: Mutex::default(),
         addresses: Mutex::default(),
-        bound: Bound::default(),
         held_up: Waiting::default(),
         cramped: Waiting::default(),
     };
-    let bound = kubelet.bound.clone();
     let (for_secret, for_map) = (kubelet.held_up.clone(), kubelet.held_up.clone());
     let for_room = kubelet.cramped.clone();
     let controller = Controller::of(kubelet).named("kubelet").source(changed.source());
@@ -135,7 +133,8 @@ pub(crate) fn kubelet(
     };
     controller
         // A pod can be bound before its node is known, and a node that was silent begins to talk again.
-        .watches::<Node>(move |node| bound.on(meta::name(&node.metadata)))
+        .source(Watch::<Node>::new().by_index(pods::node_names, node::names))
+        .indexes(ON_NODE, pods::node_names)
         .watches::<Pod>(move |_| for_room.all())
         // What pods and those who made them are told to be (`rules.rs`).
         .reads::<Namespace>(Scope::all())
@@ -472,10 +471,9 @@ impl Reconciler for Kubelet {
     type Object = Pod;
 
     async fn reconcile(&self, pod: Arc<Pod>, ctx: Context) -> Result<Action> {
-        let Some(name) = bound::node_of(&pod) else {
+        let Some(name) = pods::node_of(&pod) else {
             return Ok(Action::await_change());
         };
-        self.bound.insert(ctx.request(), name);
         let Some(node) = ctx
             .client()
             .get::<Node>(None, name)
@@ -529,7 +527,6 @@ impl Reconciler for Kubelet {
     }
 
     async fn deleted(&self, request: Request, _: Context) -> Result<Action> {
-        self.bound.remove(&request);
         self.held_up.remove(&request);
         self.cramped.remove(&request);
         let known = self.memory().pods.remove(&request);
