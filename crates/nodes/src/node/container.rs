@@ -1,4 +1,5 @@
-//! The life of one simulated container: it waits, runs, ends, and is started again after a back-off.
+//! The life of one container: it waits, runs, ends, and is started again after a back-off. What it runs in is a
+//! [`Runtime`].
 //!
 //! Pure. [`go_on`] takes it as far as it comes by now, several steps at once if need be, so that one write has the
 //! states that a kubelet would write one by one. Invariant: all decisions follow from the status and the pod, never
@@ -14,13 +15,11 @@ use kubewright_objects::api::core::v1::{
     ContainerStateWaiting, ContainerStatus, Pod,
 };
 
-use super::behaviour::{self, Behaviour, KILLED, Role, Which};
-use super::{live, resize};
-use crate::processes::ObservedContainer;
+use super::behaviour::{self, Role};
+use super::runtime::Runtime;
+use super::simulated::Simulated;
 use kubewright_objects::meta;
 
-/// Begins the ids of containers, as the node says that its runtime is called.
-pub(super) const RUNTIME: &str = "simulated://";
 const CRASHING: &str = "CrashLoopBackOff";
 /// A container that has run for so long begins with the first back-off again (twice the longest,
 /// `flowcontrol.Backoff`).
@@ -35,10 +34,7 @@ pub(super) struct ContainerContext<'a> {
     pub(super) now: Timestamp,
     /// Containers that cannot start: the reason and the message with which they wait.
     pub(super) obstacles: &'a BTreeMap<String, (String, String)>,
-    /// Whether the node has an image already.
-    pub(super) has_image: &'a (dyn Fn(&str) -> bool + Sync),
-    /// The observed state of the containers where they really run; none where they are simulated.
-    pub(super) live: Option<&'a BTreeMap<String, ObservedContainer>>,
+    pub(super) runtime: &'a dyn Runtime,
 }
 
 /// No container is kept from starting.
@@ -51,8 +47,7 @@ impl<'a> ContainerContext<'a> {
             pod,
             now,
             obstacles: &NO_OBSTACLES,
-            has_image: &|_| true,
-            live: None,
+            runtime: &Simulated { has_image: &|_| true },
         }
     }
 }
@@ -128,17 +123,14 @@ pub(super) fn go_on(
     before: Option<&ContainerStatus>,
     notes: &mut Observations,
 ) -> (ContainerStatus, Progress) {
-    let behaviour = Behaviour::of(scene.pod, container, role);
     let mut status = before
         .cloned()
         .unwrap_or_else(|| waiting(container, "ContainerCreating", ""));
     // A container that ends at once ends twice before the first back-off holds it.
     loop {
         let state = status.state.clone().unwrap_or_default();
-        let moved = if let (Some(live), true) = (scene.live, state.running.is_some()) {
-            live::run(scene, live, container, role, &mut status, notes)
-        } else if state.running.is_some() {
-            run(scene, container, role, &behaviour, &mut status, notes)
+        let moved = if state.running.is_some() {
+            scene.runtime.observe(scene, container, role, &mut status, notes)
         } else if let Some(ended) = &state.terminated {
             match restarts(scene.pod, container, role, ended.exit_code) {
                 true => fall_back(scene, container, &mut status, ended, notes),
@@ -218,23 +210,14 @@ fn start(
     }
     let image = container.image.clone().unwrap_or_default();
     let next = status.restart_count.saturating_add(i32::from(has_run));
-    match scene.live {
-        None => {
-            status.restart_count = next;
-            pull(scene, container, &image, notes);
-            status.image_id = image_id(&image);
-            resize::give(container, status);
-        }
-        Some(live) => match live::start(live, container, next, status, notes) {
-            true => {}
-            false => return false,
-        },
+    if !scene.runtime.start(container, next, status, notes) {
+        return false;
     }
     notes.say(EventType::Normal, "Created", "Container created");
     notes.say(EventType::Normal, "Started", "Container started");
     status.container_id = Some(format!(
         "{}{}/{}/{}",
-        if scene.live.is_some() { live::RUNTIME } else { RUNTIME },
+        scene.runtime.scheme(),
         meta::uid(&scene.pod.metadata),
         container.name,
         status.restart_count
@@ -248,112 +231,6 @@ fn start(
         ..ContainerState::default()
     });
     true
-}
-
-/// Says how the image came to the node.
-fn pull(scene: &ContainerContext<'_>, container: &Container, image: &str, notes: &mut Observations) {
-    let always = container.image_pull_policy.as_deref() == Some("Always");
-    let is_there = (scene.has_image)(image) || notes.pulled.iter().any(|pulled| pulled == image);
-    // The simulated nodes have every image that a pod forbids to pull.
-    let never = container.image_pull_policy.as_deref() == Some("Never");
-    if never || (is_there && !always) {
-        let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
-        return notes.say(EventType::Normal, "Pulled", message);
-    }
-    notes.say(EventType::Normal, "Pulling", format!("Pulling image \"{image}\""));
-    let message = format!("Successfully pulled image \"{image}\" in 0s (0s including waiting). Image size: 0 bytes.");
-    notes.say(EventType::Normal, "Pulled", message);
-    notes.pulled.push(image.to_owned());
-}
-
-/// The id of an image, as a runtime says it: its repository and a digest, which is that of its name.
-fn image_id(image: &str) -> String {
-    if image.contains("@sha256:") {
-        return image.to_owned();
-    }
-    let (folder, last) = image
-        .rsplit_once('/')
-        .map_or(("", image), |(folder, last)| (folder, last));
-    let name = last.split(':').next().unwrap_or_default();
-    let repository = if folder.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{folder}/{name}")
-    };
-    let digest = ring::digest::digest(&ring::digest::SHA256, image.as_bytes());
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{repository}@sha256:{hex}")
-}
-
-/// A container that runs: it ends, is killed, or its probes say how it is.
-fn run(
-    scene: &ContainerContext<'_>,
-    container: &Container,
-    role: Role,
-    behaviour: &Behaviour,
-    status: &mut ContainerStatus,
-    notes: &mut Observations,
-) -> bool {
-    let running = status.state.as_ref().and_then(|state| state.running.as_ref());
-    let started = running.and_then(|running| running.started_at.as_ref());
-    let up = started.map_or(Duration::ZERO, |time| since(scene.now, time.0));
-    let name = &container.name;
-    let is_ours = status.container_id.as_deref().is_some_and(|id| id.starts_with(RUNTIME));
-    // A container that was changed is killed and started anew (`computePodActions`).
-    if is_ours && role != Role::Init && container.image.as_deref().unwrap_or_default() != status.image {
-        let message = format!("Container {name} definition changed, will be restarted");
-        notes.say(EventType::Normal, "Killing", message);
-        end(scene, status, behaviour.stops.1, None);
-        // A change is no crash: nothing holds the next start up.
-        fall(status, "ContainerCreating", "");
-        return true;
-    }
-    if behaviour.hook_fails
-        && container
-            .lifecycle
-            .as_ref()
-            .is_some_and(|life| life.post_start.is_some())
-    {
-        notes.say(EventType::Warning, "FailedPostStartHook", "PostStartHook failed");
-        notes.say(EventType::Normal, "Killing", "FailedPostStartHook");
-        end(scene, status, KILLED, None);
-        return true;
-    }
-    if let Some(code) = behaviour.ends(status.restart_count) {
-        match behaviour.runs.saturating_sub(up) {
-            Duration::ZERO => {
-                end(scene, status, code, behaviour.reason.as_deref());
-                return true;
-            }
-            left => notes.wake(left),
-        }
-    }
-    let found = behaviour::probe(container, behaviour, up);
-    if let Some(which) = found.kill {
-        notes.say(EventType::Warning, "Unhealthy", behaviour::failure(container, which));
-        let probe = if which == Which::Startup { "startup" } else { "liveness" };
-        let then = if restarts(scene.pod, container, role, KILLED) {
-            ", will be restarted"
-        } else {
-            ""
-        };
-        notes.say(
-            EventType::Normal,
-            "Killing",
-            format!("Container {name} failed {probe} probe{then}"),
-        );
-        end(scene, status, KILLED, None);
-        return true;
-    }
-    if let Some(which) = found.failing {
-        notes.failing.push((name.clone(), behaviour::failure(container, which)));
-    }
-    if let Some(next) = found.next {
-        notes.wake(next.saturating_sub(up));
-    }
-    status.started = Some(found.started);
-    status.ready = found.ready && role != Role::Init;
-    false
 }
 
 /// Writes down that a container has ended.
@@ -518,18 +395,5 @@ mod tests {
                 ("a", 10, &format!("runs 2 Reached - [{UP}]")),
             ],
         );
-    }
-
-    #[test]
-    fn image_ids() {
-        let check = |image: &str, begins: &str| {
-            let id = image_id(image);
-            assert!(id.starts_with(begins), "{id}");
-            assert_eq!(id.split_once("@sha256:").expect("a digest").1.len(), 64, "{id}");
-        };
-        check("nginx:1", "nginx@sha256:");
-        check("localhost:5000/shop/app:1", "localhost:5000/shop/app@sha256:");
-        let digest = "0".repeat(64);
-        check(&format!("app@sha256:{digest}"), &format!("app@sha256:{digest}"));
     }
 }

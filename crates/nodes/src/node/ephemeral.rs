@@ -8,7 +8,6 @@ use kubewright_objects::api::core::v1::{Container, ContainerStatus, Pod, PodStat
 
 use super::behaviour::{KILLED, Role};
 use super::container::{self, ContainerContext, Observations};
-use super::live;
 
 /// The ephemeral containers of a pod, as containers.
 pub(super) fn of(pod: &Pod) -> impl Iterator<Item = Container> + '_ {
@@ -53,10 +52,8 @@ pub(super) fn go_on(scene: &ContainerContext<'_>, notes: &mut Observations) -> O
 pub(super) fn end(scene: &ContainerContext<'_>, status: &mut PodStatus) {
     for status in status.ephemeral_container_statuses.iter_mut().flatten() {
         let is_running = status.state.as_ref().is_some_and(|state| state.running.is_some());
-        match scene.live {
-            _ if !is_running => {}
-            Some(_) => live::end(scene, status),
-            None => container::end(scene, status, KILLED, None),
+        if is_running {
+            scene.runtime.end(scene, status, KILLED);
         }
     }
 }

@@ -15,7 +15,7 @@ use kubewright_objects::api::core::v1::{
 
 use super::behaviour::{Behaviour, KILLED, Role};
 use super::container::{self, ContainerContext, Observations, Progress, since};
-use super::{ephemeral, live, resize};
+use super::{ephemeral, resize};
 use kubewright_objects::meta;
 use kubewright_objects::pods;
 
@@ -66,7 +66,7 @@ pub(super) fn go_on(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut
     let mut status = begun(pod, place, scene.now);
     if let Some(left) = overdue(spec, &status, scene.now) {
         if left.is_zero() {
-            if live::stop_all(scene, notes) {
+            if scene.runtime.stop_all(notes) {
                 return status;
             }
             return too_long(scene, spec, status, notes);
@@ -78,11 +78,13 @@ pub(super) fn go_on(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut
     // Whether the next container may start, and whether the pod is lost.
     let (mut is_open, mut lost) = (!place.unmounted, false);
     let mut codes = Vec::new();
-    let sidecars_end = scene.live.is_some() && is_over(pod, spec);
+    let sidecars_end = is_over(pod, spec);
     for (container, role) in all(spec) {
         let before = known(pod, &container.name);
-        if let (Some(before), Role::Sidecar, true) = (before, role, sidecars_end) {
-            init.push(live::ending(scene, before, notes));
+        if let (Some(before), Role::Sidecar, true) = (before, role, sidecars_end)
+            && let Some(ending) = scene.runtime.end_sidecar(scene, before, notes)
+        {
+            init.push(ending);
             continue;
         }
         let into = if role == Role::Main { &mut main } else { &mut init };
@@ -121,7 +123,7 @@ pub(super) fn go_on(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut
         status.ephemeral_container_statuses = ephemeral::go_on(scene, notes);
     }
     let phase = match phase {
-        "Succeeded" | "Failed" if live::stop_all(scene, notes) => "Running",
+        "Succeeded" | "Failed" if scene.runtime.stop_all(notes) => "Running",
         "Succeeded" | "Failed" => {
             end_sidecars(scene, spec, &mut init);
             ephemeral::end(scene, &mut status);
@@ -218,7 +220,7 @@ fn too_long(
     notes
         .events
         .push((EventType::Normal, "DeadlineExceeded", message.to_owned()));
-    end_all(scene, spec, &mut status, Duration::MAX, notes);
+    end_all(scene, spec, &mut status, Duration::MAX);
     fail(scene, spec, &mut status, "DeadlineExceeded", message);
     status
 }
@@ -236,26 +238,14 @@ pub(super) fn evicted(scene: &ContainerContext<'_>, place: &Place<'_>, reason: &
     let (pod, empty) = (scene.pod, PodSpec::default());
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut status = begun(pod, place, scene.now);
-    end_all(
-        scene,
-        spec,
-        &mut status,
-        Duration::from_secs(1),
-        &mut Observations::default(),
-    );
+    end_all(scene, spec, &mut status, Duration::from_secs(1));
     fail(scene, spec, &mut status, reason, message);
     status
 }
 
 /// Ends all containers that run, each with the code that it has after SIGTERM, or that of SIGKILL when it takes longer
 /// than it may.
-fn end_all(
-    scene: &ContainerContext<'_>,
-    spec: &PodSpec,
-    status: &mut PodStatus,
-    grace: Duration,
-    _: &mut Observations,
-) {
+fn end_all(scene: &ContainerContext<'_>, spec: &PodSpec, status: &mut PodStatus, grace: Duration) {
     let statuses = status.init_container_statuses.iter_mut().flatten();
     for status in statuses.chain(status.container_statuses.iter_mut().flatten()) {
         if status.state.as_ref().is_none_or(|state| state.running.is_none()) {
@@ -264,12 +254,10 @@ fn end_all(
         let Some((container, role)) = all(spec).find(|(container, _)| container.name == status.name) else {
             continue;
         };
-        if scene.live.is_some() {
-            live::end(scene, status);
-            continue;
-        }
         let (takes, code) = stopping(scene.pod, container, role);
-        container::end(scene, status, if takes > grace { KILLED } else { code }, None);
+        scene
+            .runtime
+            .end(scene, status, if takes > grace { KILLED } else { code });
     }
     ephemeral::end(scene, status);
 }
@@ -316,11 +304,11 @@ pub(super) fn ends_in(pod: &Pod, now: Timestamp) -> Duration {
 }
 
 /// The last status of a pod under deletion.
-pub(super) fn ended(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut Observations) -> PodStatus {
+pub(super) fn ended(scene: &ContainerContext<'_>, place: &Place<'_>) -> PodStatus {
     let (pod, empty) = (scene.pod, PodSpec::default());
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let mut status = begun(pod, place, scene.now);
-    end_all(scene, spec, &mut status, grace(pod), notes);
+    end_all(scene, spec, &mut status, grace(pod));
     let mut main = status.container_statuses.iter().flatten();
     let ended_well = main.all(|status| {
         let ended = status.state.as_ref().and_then(|state| state.terminated.as_ref());

@@ -11,120 +11,166 @@ use kubewright_objects::api::core::v1::{Container, ContainerStatus};
 
 use super::behaviour::{KILLED, Role};
 use super::container::{self, ContainerContext, Observations};
+use super::runtime::Runtime;
 use crate::processes::{ObservedContainer, State};
 use kubewright_objects::meta;
 
 /// Begins the ids of containers that are processes.
-pub(super) const RUNTIME: &str = "process://";
+const SCHEME: &str = "process://";
 /// The reason of a container whose end was not observed (`ReasonContainerStatusUnknown`).
 const UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// How long after a start that failed the next is tried.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// A container whose turn it is: asks for its start, or takes up one that was started. True when it runs or has run.
-pub(super) fn start(
-    live: &BTreeMap<String, ObservedContainer>,
-    container: &Container,
-    attempt: i32,
-    status: &mut ContainerStatus,
-    notes: &mut Observations,
-) -> bool {
-    let image = container.image.as_deref().unwrap_or_default();
-    match live.get(&container.name).filter(|seen| seen.attempt >= attempt) {
-        None => {
-            notes.starts.push((container.name.clone(), attempt));
-            false
-        }
-        Some(seen) => {
-            if let State::CannotStart { reason, message } = &seen.state {
-                let is_new = status
-                    .state
-                    .as_ref()
-                    .and_then(|state| state.waiting.as_ref()?.message.as_ref())
-                    != Some(message);
-                if is_new {
-                    notes.say(EventType::Warning, "Failed", format!("Error: {message}"));
-                }
-                status.state = Some(container::waits(reason, message));
-                // The missing object may have come.
-                notes.starts.push((container.name.clone(), seen.attempt));
-                notes.wake(AGAIN);
-                return false;
-            }
-            notes.say(
-                EventType::Normal,
-                "Pulled",
-                format!("Image \"{image}\" stands for {}", seen.about),
+/// The observed state of the containers of a pod.
+pub(super) struct Live<'a>(pub(super) &'a BTreeMap<String, ObservedContainer>);
+
+impl Live<'_> {
+    fn is_running(&self, name: &str) -> bool {
+        let seen = self.0.get(name);
+        seen.is_some_and(|seen| matches!(seen.state, State::Running { .. }))
+    }
+
+    /// Writes down how a container has ended.
+    fn write_end(&self, scene: &ContainerContext<'_>, status: &mut ContainerStatus) {
+        let seen = self.0.get(&status.name);
+        let seen = seen.filter(|seen| seen.attempt == status.restart_count);
+        let Some(State::Ended {
+            at,
+            code,
+            reason,
+            message,
+        }) = seen.map(|seen| &seen.state)
+        else {
+            container::end(scene, status, KILLED, Some(UNKNOWN));
+            return tell(
+                status,
+                None,
+                "The container could not be located when the pod was looked at again",
             );
-            status.restart_count = seen.attempt;
-            status.image_id = format!("{RUNTIME}{}", seen.about);
-            true
-        }
+        };
+        container::end(scene, status, *code, *reason);
+        tell(status, Some(*at), message);
     }
 }
 
-/// A container that runs as far as its status knows.
-pub(super) fn run(
-    scene: &ContainerContext<'_>,
-    live: &BTreeMap<String, ObservedContainer>,
-    container: &Container,
-    role: Role,
-    status: &mut ContainerStatus,
-    notes: &mut Observations,
-) -> bool {
-    let name = &container.name;
-    let is_changed = role != Role::Init && container.image.as_deref().unwrap_or_default() != status.image;
-    let seen = live.get(name).filter(|seen| seen.attempt == status.restart_count);
-    match seen.map(|seen| &seen.state) {
-        Some(State::Running { started, ready }) => {
-            status.started = Some(*started);
-            status.ready = *ready && role != Role::Init;
-            if is_changed {
-                let message = format!("Container {name} definition changed, will be restarted");
-                notes.stops.push((name.clone(), message));
+impl Runtime for Live<'_> {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    /// Asks for its start, or takes up one that was started.
+    fn start(
+        &self,
+        container: &Container,
+        attempt: i32,
+        status: &mut ContainerStatus,
+        notes: &mut Observations,
+    ) -> bool {
+        let image = container.image.as_deref().unwrap_or_default();
+        match self.0.get(&container.name).filter(|seen| seen.attempt >= attempt) {
+            None => {
+                notes.starts.push((container.name.clone(), attempt));
+                false
             }
-            false
-        }
-        Some(State::Ended { .. }) => {
-            end(scene, status);
-            if is_changed {
-                // A change is no crash: nothing holds the next start up.
-                container::fall(status, "ContainerCreating", "");
+            Some(seen) => {
+                if let State::CannotStart { reason, message } = &seen.state {
+                    let is_new = status
+                        .state
+                        .as_ref()
+                        .and_then(|state| state.waiting.as_ref()?.message.as_ref())
+                        != Some(message);
+                    if is_new {
+                        notes.say(EventType::Warning, "Failed", format!("Error: {message}"));
+                    }
+                    status.state = Some(container::waits(reason, message));
+                    // The missing object may have come.
+                    notes.starts.push((container.name.clone(), seen.attempt));
+                    notes.wake(AGAIN);
+                    return false;
+                }
+                notes.say(
+                    EventType::Normal,
+                    "Pulled",
+                    format!("Image \"{image}\" stands for {}", seen.about),
+                );
+                status.restart_count = seen.attempt;
+                status.image_id = format!("{SCHEME}{}", seen.about);
+                true
             }
-            true
-        }
-        Some(State::CannotStart { .. }) | None => {
-            end(scene, status);
-            // The cluster was started again: that is no crash of the container.
-            if container::restarts(scene.pod, container, role, KILLED) {
-                container::fall(status, "ContainerCreating", "");
-            }
-            true
         }
     }
-}
 
-/// Writes down how a container has ended.
-pub(super) fn end(scene: &ContainerContext<'_>, status: &mut ContainerStatus) {
-    let seen = scene.live.and_then(|live| live.get(&status.name));
-    let seen = seen.filter(|seen| seen.attempt == status.restart_count);
-    let Some(State::Ended {
-        at,
-        code,
-        reason,
-        message,
-    }) = seen.map(|seen| &seen.state)
-    else {
-        container::end(scene, status, KILLED, Some(UNKNOWN));
-        return tell(
-            status,
-            None,
-            "The container could not be located when the pod was looked at again",
-        );
-    };
-    container::end(scene, status, *code, *reason);
-    tell(status, Some(*at), message);
+    fn observe(
+        &self,
+        scene: &ContainerContext<'_>,
+        container: &Container,
+        role: Role,
+        status: &mut ContainerStatus,
+        notes: &mut Observations,
+    ) -> bool {
+        let name = &container.name;
+        let is_changed = role != Role::Init && container.image.as_deref().unwrap_or_default() != status.image;
+        let seen = self.0.get(name).filter(|seen| seen.attempt == status.restart_count);
+        match seen.map(|seen| &seen.state) {
+            Some(State::Running { started, ready }) => {
+                status.started = Some(*started);
+                status.ready = *ready && role != Role::Init;
+                if is_changed {
+                    let message = format!("Container {name} definition changed, will be restarted");
+                    notes.stops.push((name.clone(), message));
+                }
+                false
+            }
+            Some(State::Ended { .. }) => {
+                self.write_end(scene, status);
+                if is_changed {
+                    // A change is no crash: nothing holds the next start up.
+                    container::fall(status, "ContainerCreating", "");
+                }
+                true
+            }
+            Some(State::CannotStart { .. }) | None => {
+                self.write_end(scene, status);
+                // The cluster was started again: that is no crash of the container.
+                if container::restarts(scene.pod, container, role, KILLED) {
+                    container::fall(status, "ContainerCreating", "");
+                }
+                true
+            }
+        }
+    }
+
+    fn end(&self, scene: &ContainerContext<'_>, status: &mut ContainerStatus, _: i32) {
+        self.write_end(scene, status);
+    }
+
+    /// It is stopped, and has ended in the end.
+    fn end_sidecar(
+        &self,
+        scene: &ContainerContext<'_>,
+        before: &ContainerStatus,
+        notes: &mut Observations,
+    ) -> Option<ContainerStatus> {
+        let mut status = before.clone();
+        let is_known_to_run = status.state.as_ref().is_some_and(|state| state.running.is_some());
+        match self.is_running(&status.name) {
+            true => notes.stops.push((status.name.clone(), String::new())),
+            false if is_known_to_run => self.write_end(scene, &mut status),
+            false => {}
+        }
+        Some(status)
+    }
+
+    fn stop_all(&self, notes: &mut Observations) -> bool {
+        let running: Vec<_> = self.0.keys().filter(|name| self.is_running(name)).collect();
+        let stops = running
+            .iter()
+            .map(|name| ((*name).clone(), format!("Stopping container {name}")));
+        notes.stops.extend(stops);
+        !running.is_empty()
+    }
 }
 
 fn tell(status: &mut ContainerStatus, at: Option<jiff::Timestamp>, message: &str) {
@@ -132,38 +178,6 @@ fn tell(status: &mut ContainerStatus, at: Option<jiff::Timestamp>, message: &str
         ended.finished_at = at.map(meta::time).or(ended.finished_at.take());
         ended.message = Some(message.to_owned()).filter(|message| !message.is_empty());
     }
-}
-
-/// A sidecar of a pod that is over: it is stopped, and has ended in the end.
-pub(super) fn ending(
-    scene: &ContainerContext<'_>,
-    before: &ContainerStatus,
-    notes: &mut Observations,
-) -> ContainerStatus {
-    let mut status = before.clone();
-    let runs = |status: &ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
-    match is_running(scene, &status.name) {
-        true => notes.stops.push((status.name.clone(), String::new())),
-        false if runs(&status) => end(scene, &mut status),
-        false => {}
-    }
-    status
-}
-
-fn is_running(scene: &ContainerContext<'_>, name: &str) -> bool {
-    let seen = scene.live.and_then(|live| live.get(name));
-    seen.is_some_and(|seen| matches!(seen.state, State::Running { .. }))
-}
-
-/// Stops everything that still runs; false when nothing does.
-pub(super) fn stop_all(scene: &ContainerContext<'_>, notes: &mut Observations) -> bool {
-    let names = scene.live.into_iter().flat_map(BTreeMap::keys);
-    let running: Vec<_> = names.filter(|name| is_running(scene, name)).collect();
-    let stops = running
-        .iter()
-        .map(|name| ((*name).clone(), format!("Stopping container {name}")));
-    notes.stops.extend(stops);
-    !running.is_empty()
 }
 
 #[cfg(test)]
@@ -200,7 +214,7 @@ mod tests {
         fn check(&mut self, second: i64, expected: &str) {
             let mut notes = Observations::default();
             let scene = ContainerContext {
-                live: Some(&self.live),
+                runtime: &Live(&self.live),
                 ..ContainerContext::clear(&self.pod, Timestamp::from_second(second).expect("small"))
             };
             let place = Place::of("127.1.0.1", "127.0.0.1");

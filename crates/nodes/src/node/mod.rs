@@ -27,6 +27,8 @@ mod needs;
 mod resize;
 mod rules;
 mod running;
+mod runtime;
+mod simulated;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +53,7 @@ use self::life::Place;
 pub(crate) use self::metrics::register as register_metrics;
 pub use self::rules::{Behaviours, command_result};
 pub(crate) use self::running::register_classes;
+use self::simulated::Simulated;
 use crate::processes::{self, Processes};
 use crate::stages::{self, Player, Progress};
 use kubewright_objects::{Waiting, pods};
@@ -269,8 +272,7 @@ impl Kubelet {
             pod: resized.as_ref().unwrap_or(pod),
             now: ctx.now(),
             obstacles: &obstacles,
-            has_image: &has_image,
-            live: None,
+            runtime: &Simulated { has_image: &has_image },
         };
         let place = Place {
             ip: &ip,
@@ -379,7 +381,7 @@ impl Kubelet {
             let host = fleet::address(node);
             let scene = ContainerContext::clear(pod, ctx.now());
             let place = Place::of("", &host);
-            let status = life::ended(&scene, &place, &mut Observations::default());
+            let status = life::ended(&scene, &place);
             match write(ctx, pod, status).await {
                 // Another client removed it at once.
                 Err(error) if error.is_not_found() => return Ok(Action::await_change()),

@@ -14,6 +14,7 @@ use kubewright_objects::api::node::v1::RuntimeClass;
 
 use super::container::{ContainerContext, Observations};
 use super::life::{self, Place};
+use super::live::Live;
 use super::{Kubelet, behaviour, ephemeral, hindrances, write};
 use crate::processes::{self, Processes};
 use kubewright_objects::{install, pods};
@@ -75,7 +76,7 @@ impl Kubelet {
             let mut notes = Observations::default();
             let seen = processes.seen(meta::uid(&pod.metadata));
             let scene = ContainerContext {
-                live: Some(&seen),
+                runtime: &Live(&seen),
                 obstacles: &obstacles,
                 ..ContainerContext::clear(pod, Timestamp::now())
             };
@@ -147,11 +148,11 @@ impl Kubelet {
         if !pods::is_finished(pod) && pods::phase(pod) == "Running" {
             let seen = processes.seen(uid);
             let scene = ContainerContext {
-                live: Some(&seen),
+                runtime: &Live(&seen),
                 ..ContainerContext::clear(pod, Timestamp::now())
             };
             let place = Place::of("", HOST);
-            let status = life::ended(&scene, &place, &mut Observations::default());
+            let status = life::ended(&scene, &place);
             write(ctx, pod, status).await?;
         }
         processes.forget(uid);
