@@ -26,7 +26,7 @@ use super::status::{Progress, conditions};
 use super::vars::extra_vars;
 use super::watch::{Target, Watch};
 use crate::kinds::Served;
-use crate::watches::{duration, shown};
+use crate::watches::{duration, next_after, shown};
 
 /// How long after a run the next one is due, for one object.
 const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
@@ -73,11 +73,11 @@ impl Reconciler for Ansible {
         }
         let period = self.period(&object, &ctx).await?;
         let asked = self.run(&object, &ctx, false).await?;
-        Ok(Action::requeue_after(asked.unwrap_or(period)))
+        Ok(next_after(asked.unwrap_or(period)))
     }
 
     async fn cleanup(&self, object: Arc<DynamicObject>, ctx: Context) -> Result<Cleanup> {
-        if let Some(period) = self.run(&object, &ctx, true).await? {
+        if let Some(period) = self.run(&object, &ctx, true).await?.filter(|period| !period.is_zero()) {
             return Ok(Cleanup::RequeueAfter(period));
         }
         // Before the finalizer goes: an operator that dies after that has nobody who would come back for the folder.
@@ -126,7 +126,7 @@ impl Ansible {
         let Some(text) = annotation(object, RECONCILE_PERIOD) else {
             return Ok(self.watch.reconcile_period);
         };
-        match duration(text).filter(|period| !period.is_zero()) {
+        match duration(text) {
             Some(period) => Ok(period),
             None => {
                 let why = format!("Unable to parse reconcile period annotation: {text:?} is no duration such as 30s");

@@ -30,7 +30,7 @@ use super::releases::{Asked, Releases, Wrong};
 use super::repair::{Repair, Verified};
 use super::served::ServedKinds;
 use super::status::{DEPLOYED, FAILED, INITIALIZED, IRRECONCILABLE, Status};
-use crate::watches::duration;
+use crate::watches::{duration, next_after};
 
 /// The finalizer of objects that have a release.
 pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
@@ -124,8 +124,7 @@ impl Reconciler for HelmReconciler {
         self.remember(ctx.request(), memory);
         self.write(&work, &status).await?;
         match done {
-            Ok(()) if period.is_zero() => Ok(Action::await_change()),
-            Ok(()) => Ok(Action::requeue_after(period)),
+            Ok(()) => Ok(next_after(period)),
             Err(failure) => Err(Error::retry(failure.message)),
         }
     }

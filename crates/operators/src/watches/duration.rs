@@ -1,6 +1,17 @@
-//! Durations as Go writes them.
+//! Durations as Go writes them, and what is due after them.
 
 use std::time::Duration;
+
+use kubewright::Action;
+
+/// What is due after a reconcile that went well: the next one after a period, and none without a period.
+#[must_use]
+pub fn next_after(period: Duration) -> Action {
+    match period.is_zero() {
+        true => Action::await_change(),
+        false => Action::requeue_after(period),
+    }
+}
 
 /// A duration in the notation of Go's `time.ParseDuration`, such as `1h30m` or `1.5s`; `None` when it is none. One
 /// below zero is zero: nothing waits for less.

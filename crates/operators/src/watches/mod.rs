@@ -19,7 +19,7 @@ use kubewright::kube::core::{GroupVersionKind, Selector};
 use kubewright_codegen::outline::Outline;
 use serde_json::{Map, Value};
 
-pub use duration::duration;
+pub use duration::{duration, next_after};
 pub use environment::expand;
 
 /// Why a `watches.yaml` cannot be used.

@@ -117,6 +117,21 @@ async fn without_the_program_nothing_starts_and_later_the_object_says_so() {
 }
 
 #[tokio::test]
+async fn without_a_period_no_run_is_due() {
+    let mut scene = Scene::new("").await;
+    scene.options.reconcile_period = std::time::Duration::ZERO;
+    scene.options.max_concurrent_reconciles = 1; // what is due runs before what comes later
+    let running = scene.run().await;
+    let never = ("ansible.sdk.operatorframework.io/reconcile-period", "0s");
+    for (name, annotations) in [("flag", &[][..]), ("annotation", &[never][..]), ("later", &[][..])] {
+        scene.create(name, "well", annotations).await;
+        scene.wait(name, "ran", |job| job.holds("Successful")).await;
+    }
+    assert_eq!((scene.count("flag"), scene.count("annotation")), (1, 1));
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_finalizer_runs_before_its_object_goes() {
     let finalizer = "  finalizer:\n    name: test.example.com/finalizer\n    vars: {state: absent}\n";
     let scene = Scene::new(finalizer).await;
