@@ -151,6 +151,7 @@ fn environment(options: &Options) -> Vec<(String, OsString)> {
     for name in ["ANSIBLE_ROLES_PATH", "ANSIBLE_COLLECTIONS_PATH"] {
         all.extend(options.variable(name).map(|value| (name.to_owned(), value.into())));
     }
+    all.extend(roles_of_the_project(options).map(|paths| ("ANSIBLE_ROLES_PATH".to_owned(), paths)));
     // The runner calls ansible-playbook by name.
     let beside = options.runner.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = beside {
@@ -159,6 +160,29 @@ fn environment(options: &Options) -> Vec<(String, OsString)> {
         all.extend(std::env::join_paths(paths).ok().map(|paths| ("PATH".to_owned(), paths)));
     }
     all
+}
+
+/// Where Ansible finds roles that a playbook names: those of the project, as in the images of operator-sdk, before its
+/// own places; `None` where the environment or Ansible's configuration says it.
+fn roles_of_the_project(options: &Options) -> Option<OsString> {
+    let own = options.folder.join("roles");
+    let home = options.environment.get("HOME").map(PathBuf::from);
+    let said = options.environment.get("ANSIBLE_CONFIG").map(PathBuf::from);
+    let configuration = said
+        .into_iter()
+        .chain(home.iter().map(|home| home.join(".ansible.cfg")))
+        .chain([PathBuf::from("/etc/ansible/ansible.cfg")])
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .unwrap_or_default();
+    let is_said = configuration
+        .lines()
+        .any(|line| line.trim_start().starts_with("roles_path"));
+    if options.variable("ANSIBLE_ROLES_PATH").is_some() || is_said || !own.is_dir() {
+        return None;
+    }
+    let others = home.map(|home| home.join(".ansible/roles")).into_iter();
+    let others = others.chain(["/usr/share/ansible/roles", "/etc/ansible/roles"].map(PathBuf::from));
+    std::env::join_paths(std::iter::once(own).chain(others)).ok()
 }
 
 /// The kinds that are not served yet, each with the reason.

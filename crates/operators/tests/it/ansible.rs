@@ -132,6 +132,25 @@ async fn without_a_period_no_run_is_due() {
 }
 
 #[tokio::test]
+async fn a_playbook_finds_the_roles_of_its_project() {
+    let mut scene = Scene::new("").await;
+    let folder = scene.folder.path().to_owned();
+    fs::write(folder.join("play.yml"), "- {hosts: localhost, roles: [player]}").unwrap();
+    let watches = "- {group: test.example.com, version: v1, kind: Job, playbook: play.yml}";
+    fs::write(folder.join("watches.yaml"), watches).unwrap();
+    let own = folder.join("roles").display().to_string();
+    for (name, said, expected) in [("a", None, own.as_str()), ("b", Some("/elsewhere"), "/elsewhere")] {
+        scene.options.roles_path = said.map(str::to_owned);
+        let running = scene.run().await;
+        scene.create(name, "well", &[]).await;
+        scene.wait(name, "ran", |job| job.holds("Successful")).await;
+        let given = fs::read_to_string(scene.runs(name).join("roles")).unwrap();
+        assert_eq!(given.split(':').next(), Some(expected));
+        running.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_finalizer_runs_before_its_object_goes() {
     let finalizer = "  finalizer:\n    name: test.example.com/finalizer\n    vars: {state: absent}\n";
     let scene = Scene::new(finalizer).await;

@@ -82,6 +82,7 @@ while [ $# -gt 0 ]; do [ "$1" = -i ] && ident="$2"; shift; done
 events="$dir/artifacts/$ident/job_events"
 mkdir -p "$events"
 cp "$dir/env/extravars" "$dir/given"
+printf '%s' "$ANSIBLE_ROLES_PATH" > "$dir/roles"
 echo x >> "$dir/runs"
 mode=$(sed -n 's/.*"mode":"\([a-z]*\)".*/\1/p' "$dir/given")
 ends() {
