@@ -409,8 +409,13 @@ impl Serving {
             .collect()
             .await
             .map_err(|error| bad_gateway(&error))?;
-        let body = body.to_bytes();
-        let object: Option<Value> = serde_json::from_slice(&body).ok();
+        let mut body = body.to_bytes();
+        let mut object: Option<Value> = serde_json::from_slice(&body).ok();
+        if let Some(object) = &mut object
+            && hide_managed_fields(object)
+        {
+            body = object.to_string().into();
+        }
         if let (Some(target), Some(meta)) = (&asked.target, object.as_ref().and_then(metadata)) {
             if let (true, Some(uid), Some(version)) = (asked.writes, &meta.uid, &meta.resource_version) {
                 run.dependents.note_write(uid, version, run.owner.request());
@@ -482,6 +487,13 @@ impl Asked {
             && answer.status().is_success()
             && sort.is_some_and(|sort| sort.starts_with("application/json"))
     }
+}
+
+/// Takes away what the cache does not have: Ansible's modules tell by comparing a read with the answer of a write whether
+/// a task has changed something. Whether there was any.
+fn hide_managed_fields(object: &mut Value) -> bool {
+    let meta = object.get_mut("metadata").and_then(Value::as_object_mut);
+    meta.is_some_and(|meta| meta.remove("managedFields").is_some())
 }
 
 fn metadata(object: &Value) -> Option<ObjectMeta> {
