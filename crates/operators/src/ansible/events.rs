@@ -94,10 +94,9 @@ impl Event {
         }
         let said = |result: &Value| {
             let text = |name: &str| result[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-            text("msg")
-                .or_else(|| text("stderr"))
-                .or_else(|| text("module_stderr"))
-                .map(str::to_owned)
+            // A role or module that cannot be loaded has a reason.
+            let names = ["msg", "reason", "stderr", "module_stderr"];
+            names.into_iter().find_map(text).map(str::to_owned)
         };
         let mut message = said(result).unwrap_or_else(|| format!("task {task:?} failed and did not say why"));
         let items = result["results"].as_array().into_iter().flatten();
@@ -253,6 +252,10 @@ mod tests {
         };
         check(json!({"task": "t", "res": {"msg": "no such file"}}), "no such file");
         check(json!({"task": "t", "res": {"rc": 1, "stderr": "boom\n"}}), "boom");
+        check(
+            json!({"task": "t", "res": {"reason": "the role was not found"}}),
+            "the role was not found",
+        );
         check(json!({"task": "t", "res": {}}), "task \"t\" failed and did not say why");
         check(json!({"task": "t"}), "task \"t\" failed and did not say why");
         check(

@@ -127,6 +127,8 @@ impl Call<'_> {
 
     fn not_started(&self, error: &io::Error) -> io::Error {
         let why = match error.kind() {
+            // A script whose first line names a Python that is not there is not found, either.
+            io::ErrorKind::NotFound if self.program.is_file() => no_python(self.program),
             io::ErrorKind::NotFound => no_program(self.program),
             _ => format!("{} cannot be started: {error}", self.program.display()),
         };
@@ -256,6 +258,17 @@ pub(super) fn no_program(program: &Path) -> String {
     format!(
         "there is no program {}; kubewright ansible-operator install makes an environment with it; or install \
          ansible-core, ansible-runner and ansible-runner-http with pip, where PATH or VIRTUAL_ENV leads",
+        program.display()
+    )
+}
+
+/// That the Python of the runner is gone, and what to do.
+fn no_python(program: &Path) -> String {
+    let text = std::fs::read_to_string(program).unwrap_or_default();
+    let first = text.lines().next().unwrap_or_default().trim_start_matches("#!");
+    format!(
+        "{} cannot be started, because its interpreter {first:?} is not there; kubewright ansible-operator install \
+         --force makes the environment anew",
         program.display()
     )
 }

@@ -105,14 +105,23 @@ async fn without_the_program_nothing_starts_and_later_the_object_says_so() {
     );
     scene.options.runner = player.clone();
     let running = scene.run().await;
+    let fails = async |name: &str, words: [&str; 2]| {
+        scene.create(name, "well", &[]).await;
+        let job = scene.wait(name, "failed", |job| job.holds("Failure")).await;
+        let message = job.condition("Failure").message;
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    };
+    let script = fs::read_to_string(&player)
+        .unwrap()
+        .replace("#!/bin/sh", "#!/nowhere/python3");
+    fs::write(&player, script).unwrap();
+    fails(
+        "a",
+        ["interpreter \"/nowhere/python3\" is not there", "install --force"],
+    )
+    .await;
     fs::remove_file(player).unwrap();
-    scene.create("a", "well", &[]).await;
-    let job = scene.wait("a", "failed", |job| job.holds("Failure")).await;
-    let message = job.condition("Failure").message;
-    assert!(
-        message.contains("there is no program") && message.contains("pip"),
-        "{message}"
-    );
+    fails("b", ["there is no program", "pip"]).await;
     running.stop().await.unwrap();
 }
 
