@@ -8,7 +8,8 @@
 //! related object, component) are one Event with a series, whose count grows; E7 events that differ only in their message
 //! are one as well from the tenth message on, which says that it combines several; E8 what an Event may not hold is made to
 //! fit: the API server refuses none for its form; E9 occurrences that are too many to be written one by one are in the
-//! count of the next write, or of one some minutes later.
+//! count of the next write, or of one some minutes later; E10 an operator whose role says nothing of `events.k8s.io` writes
+//! the same Events through the API of the core group, as roles for client-go's older recorder allow it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,6 +47,12 @@ const FINISHED: Duration = Duration::from_secs(360);
 const LONGEST_NOTE: usize = 1024;
 const LONGEST_WORD: usize = 128;
 const LONGEST_NAME: usize = 63;
+/// Fields that have other names in the core group.
+const CORE: [(&str, &str); 3] = [
+    ("note", "message"),
+    ("regarding", "involvedObject"),
+    ("reportingController", "reportingComponent"),
+];
 /// The prefix of the message of an event that stands for similar ones.
 const COMBINED: &str = "(combined from similar events): ";
 /// How long one write may take.
@@ -61,6 +68,7 @@ impl EventRecorder {
             client: client.without_receipts().with_request_deadline(DEADLINE),
             waiting,
             failing: false,
+            is_core: false,
             known: BTreeMap::new(),
             messages: BTreeMap::new(),
             buckets: BTreeMap::new(),
@@ -117,6 +125,8 @@ struct Writer {
     waiting: Waiting,
     /// The last event could not be written, and somebody was told.
     failing: bool,
+    /// Events are those of the core group (E10).
+    is_core: bool,
     known: BTreeMap<Key, Known>,
     messages: BTreeMap<Key, Messages>,
     buckets: BTreeMap<Subject, Bucket>,
@@ -237,16 +247,35 @@ impl Writer {
                 written => return written,
             }
         }
-        let namespace = event.metadata.namespace.clone().unwrap_or_default();
-        let body = serde_json::to_vec(event)?;
-        let request = requests_in(&namespace).create(&PostParams::default(), body);
-        send(&self.client, request).await?;
+        let mut written = self.create(event, self.is_core).await;
+        if !self.is_core && written.as_ref().is_err_and(lacks_right) {
+            match self.create(event, true).await {
+                Err(error) if lacks_right(&error) => {} // the first error names the better right
+                in_core => (self.is_core, written) = (true, in_core),
+            }
+        }
+        written?;
         let at = event.series.as_ref().map(|series| &series.last_observed_time);
         let at = at
             .or(event.event_time.as_ref())
             .map_or(Timestamp::UNIX_EPOCH, |at| at.0);
         self.remember(key.clone(), event, at);
         Ok(())
+    }
+
+    async fn create(&self, event: &Event, is_core: bool) -> Result<()> {
+        let mut body = serde_json::to_value(event)?;
+        if let Some(fields) = body.as_object_mut().filter(|_| is_core) {
+            for (name, older) in CORE {
+                if let Some(value) = fields.remove(name) {
+                    fields.insert(older.to_owned(), value);
+                }
+            }
+            fields.insert("apiVersion".to_owned(), "v1".into());
+        }
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let request = requests_in(namespace, is_core).create(&PostParams::default(), serde_json::to_vec(&body)?);
+        send(&self.client, request).await
     }
 
     /// Writes how often an event has occurred, and when last: nothing else of an Event may change.
@@ -259,7 +288,7 @@ impl Writer {
             last_observed_time: MicroTime(known.at),
         };
         let patch = Patch::Merge(json!({ "series": series }));
-        let request = requests_in(&known.namespace).patch(&known.name, &PatchParams::default(), &patch);
+        let request = requests_in(&known.namespace, self.is_core).patch(&known.name, &PatchParams::default(), &patch);
         send(&self.client, request).await?;
         known.is_behind = false;
         Ok(())
@@ -412,8 +441,12 @@ fn qualified(component: &str) -> String {
     }
 }
 
-fn requests_in(namespace: &str) -> Requests {
-    Requests::new(collection_path(&api_resource::<Event>(), Some(namespace)))
+fn requests_in(namespace: &str, is_core: bool) -> Requests {
+    let resource = match is_core {
+        true => api_resource::<k8s_openapi::api::core::v1::Event>(),
+        false => api_resource::<Event>(),
+    };
+    Requests::new(collection_path(&resource, Some(namespace)))
 }
 
 /// Sends a write. Nothing of its answer is wanted, so that it is not decoded.
