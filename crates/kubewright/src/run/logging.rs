@@ -121,6 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_span_is_wanted_that_nobody_reads() {
+        let lines = tracing_subscriber::fmt::layer().with_filter(LevelFilter::INFO);
+        let (spans, _) = telemetry::layer("guestbook");
+        let subscriber = tracing_subscriber::registry().with(lines).with(spans);
+        let most = tracing::Subscriber::max_level_hint(&subscriber);
+        assert_eq!(most, Some(LevelFilter::INFO));
+    }
+
+    #[test]
     fn times_are_written_as_zap_writes_them() {
         let now = jiff::Timestamp::new(1_700_000_000, 123_456_789).expect("a time");
         let check = |time: Time, expected: &str| {
