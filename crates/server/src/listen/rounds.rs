@@ -6,8 +6,13 @@
 //! waits for the next rounds, in the order in which it came. Between two rounds everything else that is ready is polled,
 //! and the sockets are looked at.
 //!
+//! A user with connections on all threads would still get more than one with a single connection. So each user has an
+//! account of the time that all threads gave it ([`Accounts`]), and lets those go first whose account is lower.
+//!
 //! Invariants:
-//! - a connection that is ready waits for one round, at most, and for those of its own user that came first;
+//! - a connection that is ready waits for one round, at most, and for those of its own user that came first; for
+//!   [`PASSED`] rounds where its user has had more than others;
+//! - nobody saves up more than [`CREDIT`] while it wants nothing;
 //! - nothing waits on a thread that has nothing else to do, nor where nobody else has asked for [`LATELY`];
 //! - a connection that ends while it waits costs nobody a turn.
 //!
@@ -21,6 +26,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use crate::places::Place;
 
@@ -30,13 +36,74 @@ const LATELY: u64 = 10_000;
 /// Users without connections are forgotten when there are so many, and twice as many as have some.
 const MANY: usize = 64;
 
+/// A user that has had more than others lets them go first in so many rounds, one after the other.
+const PASSED: u64 = 8;
+
+/// For so many rounds after it has asked a user counts as one that goes first.
+const SHORTLY: u64 = 16;
+
+/// Accounts that differ by less than this count as equal, in nanoseconds: about a turn.
+const SLACK: u64 = 100_000;
+
+/// The most by which an account is behind the highest one.
+const CREDIT: u64 = 20_000_000;
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rounds of one thread.
+/// Values by the name of a user, as long as somebody else holds them.
+struct ByUser<T>(Mutex<BTreeMap<Arc<str>, Weak<T>>>);
+
+impl<T> Default for ByUser<T> {
+    fn default() -> ByUser<T> {
+        ByUser(Mutex::default())
+    }
+}
+
+impl<T> ByUser<T> {
+    fn get(&self, name: &Arc<str>, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut users = locked(&self.0);
+        if let Some(known) = users.get(name).and_then(Weak::upgrade) {
+            return known;
+        }
+        if users.len() >= MANY && users.len().is_power_of_two() {
+            users.retain(|_, user| user.strong_count() > 0);
+        }
+        let new = Arc::new(make());
+        users.insert(name.clone(), Arc::downgrade(&new));
+        new
+    }
+}
+
+/// How long all threads worked for each user, in nanoseconds.
 #[derive(Default)]
+pub(super) struct Accounts {
+    highest: AtomicU64,
+    unproven: Arc<AtomicU64>,
+    users: ByUser<AtomicU64>,
+}
+
+impl Accounts {
+    /// What an account counts as.
+    fn of(&self, account: &AtomicU64) -> u64 {
+        let least = self.highest.load(Ordering::Relaxed).saturating_sub(CREDIT);
+        account.load(Ordering::Relaxed).max(least)
+    }
+
+    fn charge(&self, account: &AtomicU64, cost: u64) {
+        let least = self.highest.load(Ordering::Relaxed).saturating_sub(CREDIT);
+        account.fetch_max(least, Ordering::Relaxed);
+        let before = account.fetch_add(cost, Ordering::Relaxed);
+        self.highest.fetch_max(before.saturating_add(cost), Ordering::Relaxed);
+    }
+}
+
+/// The rounds of one thread.
 pub(crate) struct Rounds {
+    accounts: Arc<Accounts>,
+    /// What a turn of this length is charged with.
+    cost: fn(Duration) -> u64,
     /// The present one.
     number: AtomicU64,
     /// Whose turn was asked for last, as an address that is only compared; 0: nobody's.
@@ -45,8 +112,10 @@ pub(crate) struct Rounds {
     contested: AtomicU64,
     /// The clients that have not proved who they are.
     unproven: Arc<User>,
-    users: Mutex<BTreeMap<Arc<str>, Weak<User>>>,
+    users: ByUser<User>,
     waiting: Mutex<Waiting>,
+    /// The user with the lowest account of those that have asked [`SHORTLY`], and when it did.
+    first: Mutex<Option<(Arc<User>, u64)>>,
 }
 
 #[derive(Default)]
@@ -60,6 +129,9 @@ struct Waiting {
 /// A user with connections to this thread.
 #[derive(Default)]
 struct User {
+    account: Arc<AtomicU64>,
+    /// How often others went first since its latest turn.
+    passed: AtomicU64,
     /// The round after that of its latest turn.
     next: AtomicU64,
     /// Connections that wait, in the order of their turns.
@@ -77,22 +149,53 @@ struct Ticket {
 }
 
 impl Rounds {
+    pub(super) fn new(accounts: Arc<Accounts>) -> Rounds {
+        Rounds::charging(accounts, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn charging(accounts: Arc<Accounts>, cost: fn(Duration) -> u64) -> Rounds {
+        let unproven = User {
+            account: accounts.unproven.clone(),
+            ..User::default()
+        };
+        Rounds {
+            accounts,
+            cost,
+            number: AtomicU64::default(),
+            latest: AtomicUsize::default(),
+            contested: AtomicU64::default(),
+            unproven: Arc::new(unproven),
+            users: ByUser::default(),
+            waiting: Mutex::default(),
+            first: Mutex::default(),
+        }
+    }
+
     /// Nothing is ready any more on the thread, so whatever comes next belongs to another round.
     pub(super) fn rest(&self) {
         self.number.fetch_add(1, Ordering::Relaxed);
+        *locked(&self.first) = None;
     }
 
     fn user(&self, name: &Arc<str>) -> Arc<User> {
-        let mut users = locked(&self.users);
-        if let Some(known) = users.get(name).and_then(Weak::upgrade) {
-            return known;
+        self.users.get(name, || User {
+            account: self.accounts.users.get(name, AtomicU64::default),
+            ..User::default()
+        })
+    }
+
+    /// Whether this user has had more than another one that wants something.
+    fn is_ahead(&self, user: &Arc<User>, number: u64) -> bool {
+        let account = self.accounts.of(&user.account);
+        let mut first = locked(&self.first);
+        if let Some((other, asked)) = &*first
+            && number <= asked.saturating_add(SHORTLY)
+            && account > self.accounts.of(&other.account)
+        {
+            return account > self.accounts.of(&other.account).saturating_add(SLACK);
         }
-        if users.len() >= MANY && users.len().is_power_of_two() {
-            users.retain(|_, user| user.strong_count() > 0);
-        }
-        let new = Arc::default();
-        users.insert(name.clone(), Arc::downgrade(&new));
-        new
+        *first = Some((user.clone(), number));
+        false
     }
 
     /// Whether this user may have a turn at once.
@@ -104,7 +207,7 @@ impl Rounds {
             self.contested.store(number.saturating_add(LATELY), Ordering::Relaxed);
         }
         let is_alone = self.contested.load(Ordering::Relaxed) <= number;
-        let has_turn = is_alone || user.next.load(Ordering::Relaxed) <= number;
+        let has_turn = is_alone || user.next.load(Ordering::Relaxed) <= number && !self.is_ahead(user, number);
         let admits = has_turn && !user.waits.load(Ordering::Relaxed);
         if admits {
             user.next.store(number.saturating_add(1), Ordering::Relaxed);
@@ -136,7 +239,14 @@ impl Rounds {
             tokio::task::yield_now().await;
             let mut waiting = locked(&self.waiting);
             let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+            let accounts = waiting.users.iter().map(|user| self.accounts.of(&user.account));
+            let first = accounts.min().unwrap_or(0).saturating_add(SLACK);
             waiting.users.retain(|user| {
+                let is_ahead = self.accounts.of(&user.account) > first;
+                if is_ahead && user.passed.fetch_add(1, Ordering::Relaxed) < PASSED {
+                    return true;
+                }
+                user.passed.store(0, Ordering::Relaxed);
                 user.next.store(number.saturating_add(1), Ordering::Relaxed);
                 user.pass()
             });
@@ -194,19 +304,31 @@ impl Connection {
     /// Does something for the client of this connection whenever it is its turn.
     pub(super) async fn in_turns<W: Future>(&self, work: W) -> W::Output {
         let mut work = pin!(work);
-        let mut waits = Waits(None);
-        poll_fn(|cx| {
-            if let Some(rounds) = &self.rounds {
-                ready!(waits.poll(rounds, self.user(rounds), cx));
-            }
-            work.as_mut().poll(cx)
-        })
-        .await
+        let mut waits = Waits::default();
+        poll_fn(|cx| self.poll_in_turn(&mut waits, cx, |cx| work.as_mut().poll(cx))).await
+    }
+
+    /// Polls something for the client of this connection when it is its turn.
+    pub(super) fn poll_in_turn<T>(
+        &self,
+        waits: &mut Waits,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Some(rounds) = &self.rounds else { return poll(cx) };
+        ready!(waits.poll(rounds, self.user(rounds), cx));
+        let began = Instant::now();
+        let polled = poll(cx);
+        // It may have proved who it is.
+        let account = &self.user(rounds).account;
+        rounds.accounts.charge(account, (rounds.cost)(began.elapsed()));
+        polled
     }
 }
 
 /// The ticket of work that waits for its turn.
-struct Waits(Option<Arc<Ticket>>);
+#[derive(Default)]
+pub(super) struct Waits(Option<Arc<Ticket>>);
 
 impl Waits {
     fn poll(&mut self, rounds: &Arc<Rounds>, user: &Arc<User>, cx: &Context<'_>) -> Poll<()> {
@@ -244,6 +366,13 @@ mod tests {
     use super::*;
     use crate::places::{Bounds, Limits, Places, Taken};
 
+    /// The rounds of so many threads, on which each turn costs the same.
+    fn threads(count: usize) -> Vec<Arc<Rounds>> {
+        let accounts = Arc::new(Accounts::default());
+        let rounds = || Arc::new(Rounds::charging(accounts.clone(), |_| 2 * SLACK));
+        std::iter::repeat_with(rounds).take(count).collect()
+    }
+
     fn places() -> Arc<Places> {
         Places::new(Bounds::of(1000), Limits::default())
     }
@@ -257,14 +386,26 @@ mod tests {
         (Connection::new(Some(rounds.clone()), taken.clone()), taken)
     }
 
-    /// How many turns these users have, each with so many connections that are always ready, of so many.
-    async fn turns(users: &[(&str, usize)], of: usize) -> Vec<usize> {
-        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+    /// How many turns these users have, each with so many connections that are always ready, of so many. The last one has
+    /// had some on another thread before.
+    async fn turns(users: &[(&str, usize)], elsewhere: usize, of: usize) -> Vec<usize> {
+        let (places, threads) = (places(), threads(2));
+        // All of them want something from the start.
+        let mut asked = Vec::new();
+        for (user, _) in users {
+            let (seat, taken) = seat(&places, &threads[0], user);
+            seat.in_turns(async {}).await;
+            asked.push((seat, taken));
+        }
+        let (other, _other) = seat(&places, &threads[1], users.last().expect("there are users").0);
+        for _ in 0..elsewhere {
+            other.in_turns(async {}).await;
+        }
         let counts: Arc<[AtomicUsize]> = users.iter().map(|_| AtomicUsize::new(0)).collect();
         let mut connections = JoinSet::new();
         for (index, (user, count)) in users.iter().enumerate() {
             for _ in 0..*count {
-                let (seat, taken) = seat(&places, &rounds, user);
+                let (seat, taken) = seat(&places, &threads[0], user);
                 let counts = counts.clone();
                 connections.spawn(async move {
                     let works = async {
@@ -279,27 +420,13 @@ mod tests {
             }
         }
         let all = || {
-            counts
-                .iter()
-                .map(|count| count.load(Ordering::Relaxed))
-                .collect::<Vec<_>>()
+            let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+            counts.collect::<Vec<_>>()
         };
-        while all().contains(&0) {
+        while all().iter().sum::<usize>() < of {
             yield_now().await;
         }
-        // From here on everybody wants something.
-        let before = all();
-        let since = || {
-            all()
-                .iter()
-                .zip(&before)
-                .map(|(now, before)| now - before)
-                .collect::<Vec<_>>()
-        };
-        while since().iter().sum::<usize>() < of {
-            yield_now().await;
-        }
-        since()
+        all()
     }
 
     #[tokio::test]
@@ -311,7 +438,7 @@ mod tests {
             &[("a", 50), ("b", 2), ("c", 7)],
             &[("", 50), ("b", 1)],
         ] {
-            let turns = turns(users, 600).await;
+            let turns = turns(users, 0, 600).await;
             let fair = turns.iter().sum::<usize>() / users.len();
             for count in &turns {
                 assert!(count.abs_diff(fair) <= 3, "{users:?}: {turns:?}");
@@ -319,9 +446,25 @@ mod tests {
         }
     }
 
+    /// Who has had turns on another thread has as many less here; but one of [`PASSED`] and one at least.
+    #[tokio::test]
+    async fn users_have_as_many_turns_on_all_threads_together() {
+        for (users, elsewhere, of, expected) in [
+            (&[("a", 1), ("b", 100)][..], 30, 200, [115, 85]),
+            (&[("a", 50), ("b", 1)], 30, 200, [115, 85]),
+            (&[("a", 1), ("", 50)], 30, 200, [115, 85]),
+            (&[("a", 1), ("b", 50)], 10_000, 90, [80, 10]),
+        ] {
+            let turns = turns(users, elsewhere, of).await;
+            for (count, expected) in turns.iter().zip(expected) {
+                assert!(count.abs_diff(expected) <= 5, "{users:?} after {elsewhere}: {turns:?}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn nobody_waits_on_a_thread_that_rests() {
-        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let (places, rounds) = (places(), threads(1).remove(0));
         let (one, _one) = seat(&places, &rounds, "a");
         let (other, _other) = seat(&places, &rounds, "b");
         for _ in 0..3 {
@@ -332,12 +475,14 @@ mod tests {
             // What it waited for was given up.
             one.in_turns(async {}).await;
             rounds.rest();
+            other.in_turns(async {}).await;
+            rounds.rest();
         }
     }
 
     #[tokio::test]
     async fn who_is_alone_never_waits() {
-        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let (places, rounds) = (places(), threads(1).remove(0));
         let connections: Vec<(Connection, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();
         for (own, _taken) in &connections {
             assert_eq!(own.in_turns(async {}).now_or_never(), Some(()));
@@ -357,7 +502,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_given_up_costs_nobody_a_turn() {
-        let (places, rounds) = (places(), Arc::new(Rounds::default()));
+        let (places, rounds) = (places(), threads(1).remove(0));
         let (other, _other) = seat(&places, &rounds, "b");
         other.in_turns(async {}).await;
         let connections: Vec<(Connection, Taken)> = (0..20).map(|_| seat(&places, &rounds, "a")).collect();

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::rounds::Rounds;
+use super::rounds::{Accounts, Rounds};
 use crate::work::STACK;
 
 /// Where connections are served; cheap to clone. Without threads of its own that is the runtime of the caller.
@@ -43,7 +43,9 @@ impl Threads {
             return Ok(Threads::default());
         }
         let (running, watched) = watch::channel(());
-        let threads: io::Result<Vec<Thread>> = (0..count).map(|_| Thread::start(watched.clone())).collect();
+        let accounts = Arc::new(Accounts::default());
+        let start = |_| Thread::start(watched.clone(), accounts.clone());
+        let threads: io::Result<Vec<Thread>> = (0..count).map(start).collect();
         Ok(Threads {
             threads: threads?.into(),
             _running: Some(Arc::new(running)),
@@ -81,8 +83,8 @@ impl Threads {
 }
 
 impl Thread {
-    fn start(mut running: watch::Receiver<()>) -> io::Result<Thread> {
-        let rounds = Arc::new(Rounds::default());
+    fn start(mut running: watch::Receiver<()>, accounts: Arc<Accounts>) -> io::Result<Thread> {
+        let rounds = Arc::new(Rounds::new(accounts));
         let resting = rounds.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
