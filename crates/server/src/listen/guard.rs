@@ -18,10 +18,13 @@ use crate::places::Place;
 /// How many bytes are read and written in one turn: what takes about as long as answering a request.
 const TURN: usize = 64 * 1024;
 
+/// The same of HTTP/2: they may be hundreds of frames of a few bytes, each with its work.
+const FRAMES: usize = 4 * 1024;
+
 /// A stream with limits on silence. `Unpin`, as long as the stream is.
 pub(crate) struct Guarded<S> {
     stream: S,
-    /// Learns of read bytes that begin a request.
+    /// Learns of read bytes that begin a request. `None`: they are frames of HTTP/2.
     place: Option<Arc<Place>>,
     stall: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
@@ -41,6 +44,11 @@ impl<S> Guarded<S> {
             read: 0,
             sent: 0,
         }
+    }
+
+    /// How many bytes are moved in one turn.
+    fn most(&self) -> usize {
+        if self.place.is_some() { TURN } else { FRAMES }
     }
 
     fn count(&mut self, written: &Poll<io::Result<usize>>) {
@@ -66,8 +74,8 @@ impl<S> Guarded<S> {
 }
 
 /// Gives others their turn when so much was moved.
-fn take_turn(moved: &mut usize, cx: &Context<'_>) -> Poll<()> {
-    if *moved < TURN {
+fn take_turn(moved: &mut usize, most: usize, cx: &Context<'_>) -> Poll<()> {
+    if *moved < most {
         return Poll::Ready(());
     }
     *moved = 0;
@@ -77,7 +85,8 @@ fn take_turn(moved: &mut usize, cx: &Context<'_>) -> Poll<()> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(take_turn(&mut self.read, cx));
+        let most = self.most();
+        ready!(take_turn(&mut self.read, most, cx));
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         self.read += buffer.filled().len() - before;
@@ -96,7 +105,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(take_turn(&mut self.sent, cx));
+        let most = self.most();
+        ready!(take_turn(&mut self.sent, most, cx));
         let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.count(&result);
         self.written(cx, result)
@@ -117,7 +127,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(take_turn(&mut self.sent, cx));
+        let most = self.most();
+        ready!(take_turn(&mut self.sent, most, cx));
         let result = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.count(&result);
         self.written(cx, result)
@@ -154,7 +165,7 @@ mod tests {
     async fn who_moves_much_gives_others_their_turn() {
         // It takes everything at once.
         let mut guarded = Guarded::new(tokio::io::sink(), None, STALL);
-        let bytes = [0; TURN];
+        let bytes = [0; FRAMES];
         for is_first in [true, false, false] {
             let mut writes = std::pin::pin!(guarded.write_all(&bytes));
             assert_eq!(writes.as_mut().now_or_never().is_some(), is_first);

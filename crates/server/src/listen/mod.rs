@@ -5,7 +5,7 @@
 //! Invariants:
 //! - one connection never disturbs another: each is a task of its own with its own limits, and a panic ends in it;
 //! - no connection costs anything for longer than [`Limits`] allow without its client doing something for it;
-//! - no user waits for the many connections of another (see [`rounds`]);
+//! - no user waits for the many connections of another, nor for the many streams on them (see [`rounds`]);
 //! - no client waits for a place: each gets one at once, or is told at once that there is none (see [`crate::places`]);
 //! - when the cluster stops, watches end cleanly, requests under way are answered, and within [`GRACE`] nothing is
 //!   left.
@@ -45,7 +45,7 @@ use crate::response::ResponseBody;
 use crate::response::unsent::{self, PIECE, Streams, UnsentBudget};
 use crate::tls::Tls;
 use guard::Guarded;
-use rounds::Connection;
+use rounds::{Connection, Waits};
 pub use threads::Threads;
 use tls_stream::TlsStream;
 
@@ -247,10 +247,12 @@ where
         let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
         // Each stream is a task of its own, and no connection has more turns than another for its many streams.
         let seat = session.seat.clone();
-        async move {
+        // In a box: a stream that is sent for hours does not keep the memory that its answering took.
+        Box::pin(async move {
             let response = seat.in_turns(front.answer::<Incoming>(request, &peer)).await;
-            Ok::<_, Infallible>(response.map(|body| Sent { body, under_way }))
-        }
+            let turns = Some((seat, Waits::default()));
+            Ok::<_, Infallible>(response.map(|body| Sent { body, under_way, turns }))
+        })
     });
     let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -265,6 +267,8 @@ where
 /// The body of an answer, which is under way until it is sent.
 struct Sent {
     body: ResponseBody,
+    /// Of a stream of HTTP/2, whose body is sent by a task of its own. `None`: its connection has the turns.
+    turns: Option<(Arc<Connection>, Waits)>,
     #[expect(dead_code, reason = "what counts is when it is dropped")]
     under_way: UnderWay,
 }
@@ -274,7 +278,12 @@ impl http_body::Body for Sent {
     type Error = <ResponseBody as http_body::Body>::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let Sent { body, turns, .. } = &mut *self;
+        let mut body = Pin::new(body);
+        match turns {
+            Some((connection, waits)) => connection.poll_in_turn(waits, cx, |cx| body.as_mut().poll_frame(cx)),
+            None => body.poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -14,8 +14,11 @@
 //! Over HTTP/1.1 a long list is made while it is sent, by one after the other of its items, and counts with what it holds
 //! of them.
 //!
-//! Not counted: answers of up to [`SMALL`] bytes, and one [`PIECE`] of each stream, which HTTP/2 has in its hands; over
-//! HTTP/1.1 a few of them.
+//! Of a watch over HTTP/2 the piece counts that its client has not taken. A watch is not held up by that, but other
+//! answers of its user are, and a piece of which nothing is taken ends it.
+//!
+//! Not counted: answers and pieces of watches of up to [`SMALL`] bytes, and one [`PIECE`] of each other stream, which
+//! HTTP/2 has in its hands; over HTTP/1.1 a few of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -256,6 +259,17 @@ impl UnsentPermit {
         self.unsent.own.take_away(bytes);
         self.held.set(self.bytes);
     }
+
+    /// What was made before is sent, and so many bytes are made.
+    fn holds(&mut self, bytes: usize) {
+        if bytes == self.bytes {
+            return;
+        }
+        self.unsent.own.add(bytes);
+        self.unsent.own.take_away(self.bytes);
+        self.bytes = bytes;
+        self.held.set(bytes);
+    }
 }
 
 impl Drop for UnsentPermit {
@@ -314,6 +328,15 @@ impl Sending {
             ResponseBody::Long(_) if self.counted.unsent.side_by_side => {
                 self.counted.sent(self.last);
                 self.body.poll_bytes(cx)
+            }
+            body @ (ResponseBody::Watch(_) | ResponseBody::Flow(_) | ResponseBody::Forwarded(_)) => {
+                let polled = body.poll_bytes(cx);
+                let made = match &polled {
+                    Poll::Ready(Some(Ok(piece))) if piece.len() > SMALL => piece.len(),
+                    _ => 0,
+                };
+                self.counted.holds(made);
+                polled
             }
             body => body.poll_bytes(cx),
         };
@@ -584,6 +607,28 @@ mod tests {
         }
         assert_eq!(room.all.held(), 0);
         assert!(room.answers().sent.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_counts_with_the_piece_that_its_client_has_not_taken() {
+        let room = room(16 * MIB, 16 * MIB);
+        let unsent = room.connection();
+        let (send, pieces) = tokio::sync::mpsc::channel(1);
+        let counted = unsent.count("a", &Body::Full(Bytes::new()));
+        let watched = endable(async {
+            let mut sending = Sending::of(ResponseBody::Flow(pieces), counted);
+            for (bytes, expected) in [(SMALL, 0), (PIECE, PIECE), (SMALL + 1, SMALL + 1), (0, 0)] {
+                send.send(Bytes::from(vec![b'x'; bytes])).await.expect("it is read");
+                let piece = std::future::poll_fn(|cx| sending.poll_bytes(cx)).await;
+                assert_eq!(piece.expect("a piece").expect("no panic").len(), bytes);
+                assert_eq!(room.all.held(), expected, "of {bytes}");
+            }
+            send.send(Bytes::from(vec![b'x'; PIECE])).await.expect("it is read");
+            let _ = std::future::poll_fn(|cx| sending.poll_bytes(cx)).await;
+            assert!(futures::poll!(std::future::poll_fn(|cx| sending.poll_bytes(cx))).is_pending());
+            assert_eq!(room.all.held(), 0, "it is asked for more when that was taken");
+        });
+        assert_eq!(watched.await, Some(()));
     }
 
     #[tokio::test(start_paused = true)]
