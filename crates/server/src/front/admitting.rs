@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::env::RealEnv;
 
-    /// A user with a role of 20,000 rules waits for a thread for long requests; another user does not.
+    /// A user with a role of 20,000 rules waits for its own long requests; another user does not.
     #[tokio::test]
     async fn long_decisions_are_made_elsewhere() {
         let env = Arc::new(RealEnv::new(jiff::Timestamp::now));
@@ -75,7 +75,7 @@ mod tests {
         };
         // The only thread is busy until the gate opens.
         let (open, gate) = mpsc::channel::<()>();
-        let busy = workers.run(client("other"), Box::pin(async move { gate.recv().is_err() }));
+        let busy = workers.run(client("attacker"), Box::pin(async move { gate.recv().is_err() }));
         let mut busy = Box::pin(busy);
         assert!((&mut busy).now_or_never().is_none());
         let path = "/api/v1/namespaces/default/pods/b";

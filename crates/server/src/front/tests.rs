@@ -71,7 +71,7 @@ async fn a_request_that_waits_for_its_turn_for_too_long_is_answered_and_changes_
     let (open, gate) = mpsc::channel::<()>();
     let (begun, has_begun) = oneshot::channel();
     let busy = Client {
-        user: "other".to_owned(),
+        user: UserInfo::admin().name,
         connection: None,
     };
     let (blocking, blocker) = (workers.clone(), busy.clone());

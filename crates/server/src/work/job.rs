@@ -1,11 +1,15 @@
 //! Work that is polled when its turn comes, and the queue in which it waits for that.
 //!
-//! A small executor on the threads of a runtime: each of them runs at most one [`Queue::serve`], which takes the next
-//! work, polls it once, and lets the runtime look at its timers and sockets.
+//! A small executor on the threads of a runtime: each of them but one runs at most one [`Queue::serve`], which takes the
+//! next work, polls it once, and lets the runtime look at its timers and sockets.
+//!
+//! A poll cannot be interrupted. So a user for whom nothing runs does not wait for the polls of others: there is one more
+//! thread for it, and the system shares the processors between them.
 //!
 //! Invariants:
 //! - work that is ready is in the queue exactly once, and never polled by two threads;
-//! - while work waits, all threads serve the queue;
+//! - while work waits, all threads serve the queue, and something runs for each user whose work waits, unless it runs for
+//!   [`OTHERS`] more than there are threads;
 //! - nothing of the work, its destructor included, runs while the queue is locked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +20,14 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::Client;
 use super::turns::Turns;
+use super::{Client, STACK};
 
 /// A turn counts as this long at most: a machine that slept did not compute.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// How many more threads there may be for users for whom nothing runs.
+pub(super) const OTHERS: usize = 32;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -102,37 +109,64 @@ impl Queue {
             Stage::Ready(_) | Stage::RunsAgain | Stage::RunsOut | Stage::Over => return,
         }
         drop(stage);
-        let another = state.serving < self.threads;
-        if another {
-            state.serving += 1;
+        let serving = state.serving;
+        if serving >= self.threads && (serving >= self.threads + OTHERS || state.turns.runs(&job.client.user)) {
+            return;
         }
+        state.serving += 1;
         drop(state);
-        if another {
+        if serving < self.threads {
             job.threads.spawn(self.clone().serve());
+        } else {
+            self.serve_others(&job.threads);
         }
     }
 
-    /// Gives turns until nothing waits.
+    /// Gives turns on one of the threads until nothing waits for it.
     async fn serve(self: Arc<Queue>) {
-        while let Some(job) = self.next() {
-            let began = Instant::now();
-            // What is done for a caller catches its own panics; here are those of destructors.
-            if catch_unwind(AssertUnwindSafe(|| job.poll())).is_err() {
-                tracing::error!("a long request panicked while it ended; this is a defect of kubewright");
-            }
-            self.over(&job, began.elapsed());
-            drop(job);
+        while self.give_turn() {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Gives turns on one more thread, as long as users wait for whom nothing runs.
+    fn serve_others(self: &Arc<Queue>, threads: &Handle) {
+        let (queue, runtime) = (self.clone(), threads.clone());
+        let giving = move || {
+            let _timers_and_sockets = runtime.enter();
+            while queue.give_turn() {}
+        };
+        let thread = std::thread::Builder::new().name("kubewright-other".to_owned());
+        if let Err(error) = thread.stack_size(STACK).spawn(giving) {
+            locked(&self.state).serving -= 1;
+            tracing::warn!(%error, "the system gave no thread for a long request; it waits for the turns of others");
+        }
+    }
+
+    /// Gives a turn, if there is one to give.
+    fn give_turn(&self) -> bool {
+        let Some(job) = self.next() else { return false };
+        let began = Instant::now();
+        // What is done for a caller catches its own panics; here are those of destructors.
+        if catch_unwind(AssertUnwindSafe(|| job.poll())).is_err() {
+            tracing::error!("a long request panicked while it ended; this is a defect of kubewright");
+        }
+        self.over(&job, began.elapsed());
+        true
     }
 
     fn next(&self) -> Option<Arc<Job>> {
         let mut state = locked(&self.state);
         debug_assert!(
-            (1..=self.threads).contains(&state.serving),
+            (1..=self.threads + OTHERS).contains(&state.serving),
             "at most one turn for each thread"
         );
-        let Some(job) = state.turns.begin() else {
+        let next = if state.turns.running() < self.threads {
+            state.turns.begin()
+        } else {
+            state.turns.begin_of_idle()
+        };
+        let Some(job) = next else {
             state.serving -= 1;
             return None;
         };
@@ -163,6 +197,11 @@ impl Queue {
         if next == Stage::Over {
             job.end();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn running(&self) -> usize {
+        locked(&self.state).turns.running()
     }
 
     fn give_up(&self, job: &Arc<Job>) {

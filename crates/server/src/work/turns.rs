@@ -8,6 +8,7 @@
 //! - a user that comes back starts at the account of whoever had the latest turn: nobody saves up turns, and nobody
 //!   waits for more than the turns that have begun;
 //! - users that always have work waiting differ by one turn each, at most, in what was computed for them;
+//! - whose work waits while nothing runs for it may begin beside all others ([`Turns::begin_of_idle`]);
 //! - nothing here waits, computes or reads a clock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -92,8 +93,28 @@ impl<J> Turns<J> {
         let (account, _, name) = self.order.first().cloned()?;
         debug_assert!(account >= self.now, "nobody waits with an account of the past");
         self.now = self.now.max(account);
+        self.begin_as(&name)
+    }
+
+    /// The same, of users for whom nothing runs.
+    pub(super) fn begin_of_idle(&mut self) -> Option<J> {
+        let (_, _, name) = self.order.iter().find(|(_, _, name)| !self.runs(name)).cloned()?;
+        self.begin_as(&name)
+    }
+
+    /// How many turns have begun and not ended.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Whether a turn of this user has begun.
+    pub(super) fn runs(&self, user: &str) -> bool {
+        self.users.get(user).is_some_and(|user| user.running > 0)
+    }
+
+    fn begin_as(&mut self, name: &str) -> Option<J> {
         self.running += 1;
-        self.change(&name, |user| {
+        self.change(name, |user| {
             let (connection, mut jobs) = user.waiting.pop_front()?;
             let job = jobs.pop_first().map(|(_, job)| job);
             debug_assert!(job.is_some(), "a connection in the queue has work waiting");
@@ -250,6 +271,20 @@ mod tests {
             order.push(user);
         }
         assert_eq!(order[..10].iter().filter(|user| **user == "b").count(), 5, "{order:?}");
+    }
+
+    #[test]
+    fn who_has_no_turn_may_begin_beside_the_others() {
+        let mut turns = Turns::new();
+        for (user, job) in [("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 5)] {
+            turns.wait(&client(user, 1), job);
+        }
+        assert_eq!(turns.begin(), Some(1));
+        assert_eq!([turns.begin_of_idle(), turns.begin_of_idle()], [Some(3), Some(5)]);
+        assert_eq!(turns.begin_of_idle(), None, "each has a turn");
+        turns.end("b", LEAST);
+        assert_eq!(turns.begin_of_idle(), Some(4));
+        assert_eq!((turns.begin(), turns.begin(), turns.running()), (Some(2), None, 4));
     }
 
     #[test]
