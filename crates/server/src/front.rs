@@ -8,6 +8,7 @@
 //! - a request that may take long is answered on threads of its own (see [`crate::work`]), and holds up no other
 //!   connection; one that turns out to take long, or to wait for a webhook, goes there as well, and so does one of a user
 //!   that asks so much that others would wait ([`serving`]);
+//! - a request that waits, for whatever it is, takes no seat of its priority level from other flows ([`Seats::pause`]);
 //! - a large request begins only while its user has room in memory left (see [`crate::shares`]);
 //! - a request that takes longer than it may is dropped and answered with 504, unless it has changed something by then;
 //!   its waiting counts as well;
@@ -35,7 +36,7 @@ use kubewright_apiserver::authentication::Identity;
 use kubewright_apiserver::shares::{Ledger, NoShare};
 use kubewright_apiserver::user::SYSTEM_ANONYMOUS;
 use kubewright_apiserver::{
-    Admitted, ApiServer, Body, Connect, MAX_BODY, TooLong, Trial, UserInfo, Weight, first_broken_escape,
+    Admitted, ApiServer, Body, Connect, MAX_BODY, Seats, TooLong, Trial, UserInfo, Weight, first_broken_escape,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -224,10 +225,11 @@ impl Front {
             body,
         });
         let answering = async {
-            let _seats = self.api.enter(&asked.admitted).await.map_err(|rejection| *rejection)?;
+            let seats = self.api.enter(&asked.admitted).await.map_err(|rejection| *rejection)?;
+            let seats = Arc::new(seats);
             match weight {
-                Weight::Light => self.light(asked.clone()).await,
-                Weight::Heavy => self.heavy(asked.clone()).await,
+                Weight::Light => self.light(asked.clone(), seats).await,
+                Weight::Heavy => self.heavy(asked.clone(), seats).await,
             }
         };
         let deadline = asked.admitted.handling_limit().map(|limit| received + limit);
@@ -265,14 +267,14 @@ impl Front {
     }
 
     /// Answers on this thread, as long as that takes no longer than it should.
-    async fn light(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
+    async fn light(&self, asked: Arc<Asked>, seats: Arc<Seats>) -> Result<Answer, Response<Body>> {
         // This process has threads of its own for its clients.
         let comes_over_connection = asked.client.connection.is_some();
         if comes_over_connection && self.serving.is_due(&asked.client.user, std::time::Instant::now()) {
-            return self.heavy(asked).await;
+            return self.heavy(asked, seats).await;
         }
-        asked.room().await?;
-        let (api, tried) = (self.api.clone(), asked.clone());
+        pausing(&seats, asked.room()).await?;
+        let (api, tried, held) = (self.api.clone(), asked.clone(), seats.clone());
         let mut trying = Box::pin(async move {
             tried
                 .guarded(api.try_answer(&tried.trial, &tried.admitted, &tried.head, &tried.body.bytes))
@@ -285,18 +287,18 @@ impl Front {
         }
         let answer = match stayed {
             Some(answer) => answer,
-            None => self.elsewhere(&asked, trying).await?,
+            None => self.elsewhere(&asked, &seats, trying).await?,
         };
         match answer {
             Some(Ok(response)) => Ok(asked.counted(response)),
-            Some(Err(TooLong)) => self.heavy(asked).await,
+            Some(Err(TooLong)) => self.heavy(asked, seats).await,
             None => Ok((panicked(), None)),
         }
     }
 
     /// Answers where it may take long.
-    async fn heavy(&self, asked: Arc<Asked>) -> Result<Answer, Response<Body>> {
-        let (api, memory, done) = (self.api.clone(), self.memory.clone(), asked.clone());
+    async fn heavy(&self, asked: Arc<Asked>, seats: Arc<Seats>) -> Result<Answer, Response<Body>> {
+        let (api, memory, done, held) = (self.api.clone(), self.memory.clone(), asked.clone(), seats.clone());
         let work = async move {
             done.room().await?;
             done.begins(&memory).await?;
@@ -305,10 +307,11 @@ impl Front {
                 .await;
             Ok(answer.map_or_else(|| (panicked(), None), |response| done.counted(response)))
         };
-        self.elsewhere(&asked, Box::pin(work)).await?
+        self.elsewhere(&asked, &seats, Box::pin(work)).await?
     }
 
-    async fn elsewhere<W>(&self, asked: &Asked, work: Pin<Box<W>>) -> Result<W::Output, Response<Body>>
+    /// Does the work on a thread for long requests. Its seats pause until it has its turn.
+    async fn elsewhere<W>(&self, asked: &Asked, seats: &Seats, work: Pin<Box<W>>) -> Result<W::Output, Response<Body>>
     where
         W: Future + Send + 'static,
         W::Output: Send + 'static,
@@ -318,6 +321,7 @@ impl Front {
     }
 
     /// Turns an answer of the core into one that can be sent.
+        seats.pause();
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
         response.map(|body| match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
@@ -426,8 +430,8 @@ impl Asked {
     }
 
     /// The answer of the API server; none when it panics.
-    async fn guarded<T>(&self, answering: impl Future<Output = T>) -> Option<T> {
-        let answer = AssertUnwindSafe(self.weighed(answering)).catch_unwind().await;
+    async fn guarded<T>(&self, seats: &Seats, answering: impl Future<Output = T>) -> Option<T> {
+        let answer = AssertUnwindSafe(self.weighed(seats, answering)).catch_unwind().await;
         if answer.is_err() {
             let (method, path) = (&self.head.method, self.head.uri.path());
             self.admitted.panicked();
@@ -436,9 +440,9 @@ impl Asked {
         answer.ok()
     }
 
-    /// The same, and while it waits all that it holds is counted.
-    async fn weighed<T>(&self, answering: impl Future<Output = T>) -> T {
-        let mut answering = pin!(answering);
+    /// The same, and while it waits all that it holds is counted, and its seats pause.
+    async fn weighed<T>(&self, seats: &Seats, answering: impl Future<Output = T>) -> T {
+        let mut answering = pin!(pausing(seats, answering));
         poll_fn(|cx| {
             let polled = answering.as_mut().poll(cx);
             if polled.is_pending() {
@@ -456,6 +460,20 @@ pub(crate) fn panicked() -> Response<Body> {
     status(
         StatusCode::INTERNAL_SERVER_ERROR,
         "InternalError",
+/// Does the work of a request with seats, which pause while it waits.
+async fn pausing<T>(seats: &Seats, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        seats.resume();
+        let polled = work.as_mut().poll(cx);
+        if polled.is_pending() {
+            seats.pause();
+        }
+        polled
+    })
+    .await
+}
+
         "Internal error occurred: this request made the API server panic; its log says where",
     )
 }

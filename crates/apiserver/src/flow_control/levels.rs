@@ -6,12 +6,16 @@
 //! of its level (shuffle sharding), so a flow that fills its queues leaves others some that are empty. Queues take turns
 //! by the seats that they were given (fair queuing).
 //!
-//! Invariants: a level never runs more seats than its limit, unless one request alone wants more; while a request waits
-//! in a level, so many seats are taken that it cannot begin, or its flow has more of them than are free; every request
-//! that begins leaves once.
+//! A request that waits for something that is not this server's work (a webhook, a turn, a client that does not read)
+//! pauses: its seats count for its own flow only, and the others begin as if they were free. It resumes without waiting.
 //!
-//! Unlike upstream, a flow leaves some seats to the next one; what is lent follows from what is used now, and is not
-//! settled every ten seconds; a queue's turn is charged with seats, not with seats multiplied by time.
+//! Invariants: no request begins that brings its level beyond its limit, unless it alone wants more; what resumes may.
+//! While a request waits in a level, so many seats are taken that it cannot begin, or its flow has more of them than are
+//! free; every request that begins leaves once.
+//!
+//! Unlike upstream, a flow leaves some seats to the next one, and all of those that pause; what is lent follows from what
+//! is used now, and is not settled every ten seconds; a queue's turn is charged with seats, not with seats multiplied by
+//! time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -93,14 +97,23 @@ struct Level<W> {
     response: Response,
     /// Whether there is such an object. Those who still wait or run in a level that is gone do so to their end.
     exists: bool,
+    /// The seats of requests that do not pause.
     executing: u64,
-    /// The seats of each flow, where requests wait for theirs.
-    flows: BTreeMap<u64, u64>,
+    /// The flows that have seats.
+    flows: BTreeMap<u64, Held>,
     /// Those in which requests wait, or did since none waited.
     queues: BTreeMap<u64, Queue<W>>,
     waiting: usize,
     /// The turn of the queue that was served last.
     turn: u64,
+}
+
+/// The seats of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    all: u64,
+    /// Those of requests that pause.
+    paused: u64,
 }
 
 #[derive(Debug)]
@@ -146,7 +159,7 @@ impl<W> Levels<W> {
             (level.limits, level.response) = (limits, response);
         }
         self.levels
-            .retain(|_, level| level.exists || level.executing > 0 || level.waiting > 0);
+            .retain(|_, level| level.exists || !level.flows.is_empty() || level.waiting > 0);
         self.dispatch()
     }
 
@@ -169,7 +182,7 @@ impl<W> Levels<W> {
         let seats = seats.clamp(1, level.limits.nominal.max(1));
         // Requests that wait for others of their own flow to end hold up no other flow.
         let is_first = level.first(lent).is_none();
-        if is_first && level.has_room(seats, lent) && level.is_due(flow, lent) {
+        if is_first && level.has_room(flow, seats, lent) && level.is_due(flow, seats, lent) {
             level.take(flow, seats);
             return Ok(Entered::Begins(seats));
         }
@@ -206,19 +219,40 @@ impl<W> Levels<W> {
         Ok(Entered::Waits(number))
     }
 
-    /// A request of a flow that began with so many seats is answered. Returns who begins now.
+    /// A request of a flow that began with so many seats, and does not pause, is answered. Returns who begins now.
     pub(super) fn leave(&mut self, name: &str, flow: u64, seats: u64) -> Vec<Begun<W>> {
         if let Some(level) = self.levels.get_mut(name) {
             debug_assert!(level.executing >= seats, "it has begun");
             level.executing = level.executing.saturating_sub(seats);
             let held = level.held(flow);
-            debug_assert!(held >= seats, "its flow has its seats");
-            match held.saturating_sub(seats) {
+            debug_assert!(held.all >= held.paused + seats, "its flow has its seats");
+            match held.all.saturating_sub(seats) {
                 0 => drop(level.flows.remove(&flow)),
-                held => drop(level.flows.insert(flow, held)),
+                all => drop(level.flows.insert(flow, Held { all, ..held })),
             }
         }
         self.dispatch()
+    }
+
+    /// A request of a flow that began with so many seats pauses. Returns who begins now.
+    pub(super) fn pause(&mut self, name: &str, flow: u64, seats: u64) -> Vec<Begun<W>> {
+        if let Some(level) = self.levels.get_mut(name) {
+            level.executing = level.executing.saturating_sub(seats);
+            let held = level.flows.entry(flow).or_default();
+            held.paused = held.paused.saturating_add(seats);
+            debug_assert!(held.paused <= held.all, "it pauses once");
+        }
+        self.dispatch()
+    }
+
+    /// A request of a flow that has paused goes on.
+    pub(super) fn resume(&mut self, name: &str, flow: u64, seats: u64) {
+        if let Some(level) = self.levels.get_mut(name) {
+            level.executing = level.executing.saturating_add(seats);
+            let held = level.flows.entry(flow).or_default();
+            debug_assert!(held.paused >= seats, "it has paused");
+            held.paused = held.paused.saturating_sub(seats);
+        }
     }
 
     /// A request waits no longer. Returns whether it did until now, and who begins now.
@@ -283,7 +317,10 @@ impl<W> Levels<W> {
     /// Of each level: its name, its nominal limit, the seats that are taken, and how many wait.
     pub(super) fn shown(&self) -> impl Iterator<Item = (&Arc<str>, u64, u64, usize)> {
         let levels = self.levels.iter();
-        levels.map(|(name, level)| (name, level.limits.nominal, level.executing, level.waiting))
+        levels.map(|(name, level)| {
+            let taken = level.flows.values().map(|held| held.all).sum();
+            (name, level.limits.nominal, taken, level.waiting)
+        })
     }
 }
 
@@ -306,27 +343,32 @@ impl<W> Level<W> {
         self.limits.nominal.saturating_add(borrowable)
     }
 
-    fn has_room(&self, seats: u64, lent: u64) -> bool {
-        let limit = self.limit(lent);
-        limit > 0 && (self.executing == 0 || self.executing.saturating_add(seats) <= limit)
+    /// How many seats are taken for a flow: those of its own requests that pause, and of all that do not.
+    fn taken(&self, flow: u64) -> u64 {
+        self.executing.saturating_add(self.held(flow).paused)
     }
 
-    fn held(&self, flow: u64) -> u64 {
-        self.flows.get(&flow).copied().unwrap_or(0)
+    fn has_room(&self, flow: u64, seats: u64, lent: u64) -> bool {
+        let (limit, taken) = (self.limit(lent), self.taken(flow));
+        limit > 0 && (taken == 0 || taken.saturating_add(seats) <= limit)
     }
 
-    /// Whether a flow holds no more seats than are free. Upstream lets one flow take all of them. A request may wait for a
-    /// webhook, or for a client that does not read, and would hold up the other flows of its level; so where requests
-    /// queue, a flow leaves some seats to the next one.
-    fn is_due(&self, flow: u64, lent: u64) -> bool {
-        let free = self.limit(lent).saturating_sub(self.executing);
-        matches!(self.response, Response::Reject) || self.held(flow) <= free
+    fn held(&self, flow: u64) -> Held {
+        self.flows.get(&flow).copied().unwrap_or_default()
+    }
+
+    /// Whether a request of a flow does not wait for others of its own flow, which would hold up the other flows. Where
+    /// requests queue, a flow leaves some seats to the next one: it holds no more than are free. Upstream lets one flow
+    /// take all of them.
+    fn is_due(&self, flow: u64, seats: u64, lent: u64) -> bool {
+        let (held, free) = (self.held(flow), self.limit(lent).saturating_sub(self.taken(flow)));
+        matches!(self.response, Response::Reject) || held.all <= free && (held.paused == 0 || seats <= free)
     }
 
     fn take(&mut self, flow: u64, seats: u64) {
         self.executing = self.executing.saturating_add(seats);
-        let held = self.held(flow);
-        self.flows.insert(flow, held.saturating_add(seats));
+        let held = self.flows.entry(flow).or_default();
+        held.all = held.all.saturating_add(seats);
     }
 
     /// The queue whose turn it is, and the place of its first request that is due.
@@ -335,7 +377,7 @@ impl<W> Level<W> {
             let place = queue
                 .waiting
                 .iter()
-                .position(|waiting| self.is_due(waiting.flow, lent))?;
+                .position(|waiting| self.is_due(waiting.flow, waiting.seats, lent))?;
             Some((queue.turn, *number, place))
         });
         due.min().map(|(_, number, place)| (number, place))
@@ -344,8 +386,9 @@ impl<W> Level<W> {
     /// The next one that begins, if there is room for it.
     fn next(&mut self, lent: u64) -> Option<Waiting<W>> {
         let (number, place) = self.first(lent)?;
-        let seats = self.queues.get(&number)?.waiting.get(place)?.seats;
-        if !self.has_room(seats, lent) {
+        let first = self.queues.get(&number)?.waiting.get(place)?;
+        let (flow, seats) = (first.flow, first.seats);
+        if !self.has_room(flow, seats, lent) {
             return None;
         }
         let queue = self.queues.get_mut(&number)?;

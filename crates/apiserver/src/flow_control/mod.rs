@@ -1,9 +1,8 @@
 //! API Priority and Fairness: FlowSchemas say to which priority level a request belongs, and priority levels say how many
 //! requests are answered at the same time and who waits for whom (KEP-1040).
 //!
-//! A request is classified when its user is known, and takes its seats when its body has come, until it is answered. The
-//! server answers most requests in less than a millisecond, so levels with default settings are seldom full: what
-//! fills them is requests that wait for something, such as a webhook.
+//! A request is classified when its user is known, and takes its seats when its body has come, until it is answered. While
+//! it waits for something, such as a webhook, they count for its own flow only ([`Seats::pause`]).
 //!
 //! Invariants: an exempt request takes no lock; every seat is given back, also when a request is dropped or panics.
 //!
@@ -15,7 +14,7 @@ mod settings;
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +77,8 @@ struct Limited {
     level: Arc<str>,
     flow: u64,
     seats: u64,
+    /// Written only while the state is locked.
+    paused: AtomicBool,
 }
 
 /// A request that waits for its turn, until this is dropped.
@@ -170,6 +171,7 @@ impl FlowControl {
             level: level.clone(),
             flow: flow.hash,
             seats,
+            paused: AtomicBool::new(false),
         };
         let (tell, turn) = oneshot::channel();
         let entered = {
@@ -337,8 +339,40 @@ impl Drop for Waiting<'_> {
     }
 }
 
+impl Seats {
+    /// The request waits for something that is not this server's work. Until it goes on, requests of other flows may begin
+    /// in its place.
+    pub fn pause(&self) {
+        self.set_paused(true);
+    }
+
+    /// The request goes on, at once.
+    pub fn resume(&self) {
+        self.set_paused(false);
+    }
+
+    fn set_paused(&self, paused: bool) {
+        let Some(held) = self.0.as_ref().and_then(|taken| taken.limited.as_ref()) else {
+            return;
+        };
+        if held.paused.load(Ordering::Relaxed) == paused {
+            return;
+        }
+        let mut state = lock(&held.state);
+        if held.paused.swap(paused, Ordering::Relaxed) == paused {
+            return;
+        }
+        if paused {
+            tell(state.levels.pause(&held.level, held.flow, held.seats));
+        } else {
+            state.levels.resume(&held.level, held.flow, held.seats);
+        }
+    }
+}
+
 impl Drop for Seats {
     fn drop(&mut self) {
+        self.resume();
         let Some(taken) = self.0.take() else { return };
         taken.counts.executing.fetch_sub(1, Ordering::Relaxed);
         if let Some(held) = taken.limited {

@@ -131,6 +131,49 @@ fn one_flow_never_has_all() {
     assert!(levels.leave("a", 0, 1).is_empty());
 }
 
+/// Requests that wait for something else take nothing from other flows, however many flows there are, and as much as
+/// before from their own.
+#[test]
+fn what_pauses_holds_up_its_own_flow_only() {
+    let mut levels = levels(&[("a", 2, 0, Some(0), Response::Reject), ("b", 8, 0, Some(0), QUEUE)]);
+    for flow in 0..100 {
+        for (name, least) in [("a", 2), ("b", 4)] {
+            let mut begun = 0;
+            while let Ok(Entered::Begins(1)) = levels.enter(name, flow, 1, || "") {
+                assert!(levels.pause(name, flow, 1).is_empty());
+                begun += 1;
+            }
+            assert!((least..=8).contains(&begun), "{name}: {begun} of flow {flow}");
+        }
+    }
+    // One that goes on does so at once, and one that ends makes room in its flow.
+    levels.resume("a", 7, 1);
+    assert_eq!(levels.enter("a", 8, 1, || ""), Err(Reason::ConcurrencyLimit));
+    assert_eq!(levels.enter("a", 200, 1, || ""), Ok(Entered::Begins(1)));
+    assert_eq!(
+        levels.enter("a", 200, 1, || ""),
+        Err(Reason::ConcurrencyLimit),
+        "two do not pause"
+    );
+    levels.leave("a", 200, 1);
+    assert_eq!(levels.enter("a", 7, 1, || ""), Err(Reason::ConcurrencyLimit));
+    levels.leave("a", 7, 1);
+    assert_eq!(levels.enter("a", 7, 1, || ""), Ok(Entered::Begins(1)));
+}
+
+/// A request that waits for a seat gets that of one that pauses.
+#[test]
+fn who_waits_begins_when_another_flow_pauses() {
+    let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
+    assert_eq!(levels.enter("a", 0, 1, || "first"), Ok(Entered::Begins(1)));
+    assert!(matches!(levels.enter("a", 0, 1, || "own"), Ok(Entered::Waits(_))));
+    assert!(matches!(levels.enter("a", 26, 1, || "other"), Ok(Entered::Waits(_))));
+    assert_eq!(names(levels.pause("a", 0, 1)), ["other"]);
+    levels.resume("a", 0, 1);
+    assert!(levels.leave("a", 26, 1).is_empty(), "the first one goes on");
+    assert_eq!(names(levels.leave("a", 0, 1)), ["own"]);
+}
+
 #[test]
 fn who_gives_up_leaves_no_trace() {
     let mut levels = levels(&[("a", 1, 0, Some(0), QUEUE)]);
@@ -188,10 +231,11 @@ fn no_seat_is_lost_or_given_twice() {
     ];
     levels.configure(limits(&rows));
     let mut running: Vec<(Arc<str>, u64, u64)> = Vec::new();
+    let mut paused: Vec<(Arc<str>, u64, u64)> = Vec::new();
     let mut waiting: BTreeMap<u64, (Arc<str>, u64, u64)> = BTreeMap::new();
     let mut serial = 0_u64;
     for _ in 0..50_000 {
-        let begun = match random(5) {
+        let begun = match random(7) {
             0..=2 => {
                 let name = rows[random(3) as usize].0;
                 serial += 1;
@@ -207,6 +251,17 @@ fn no_seat_is_lost_or_given_twice() {
                 let (name, flow, seats) = running.swap_remove(random(running.len() as u64) as usize);
                 levels.leave(&name, flow, seats)
             }
+            4 if !running.is_empty() => {
+                let (name, flow, seats) = running.swap_remove(random(running.len() as u64) as usize);
+                paused.push((name.clone(), flow, seats));
+                levels.pause(&name, flow, seats)
+            }
+            5 if !paused.is_empty() => {
+                let (name, flow, seats) = paused.swap_remove(random(paused.len() as u64) as usize);
+                running.push((name.clone(), flow, seats));
+                levels.resume(&name, flow, seats);
+                vec![]
+            }
             _ => {
                 let Some((_, (name, _, number))) = waiting.pop_first() else {
                     continue;
@@ -221,18 +276,23 @@ fn no_seat_is_lost_or_given_twice() {
             running.push((begun.level, flow, begun.seats));
         }
         for (name, level) in &levels.levels {
-            let taken: u64 = running
-                .iter()
-                .filter(|(its, ..)| its == name)
-                .map(|(_, _, seats)| seats)
-                .sum();
-            assert_eq!(taken, level.executing, "{name}");
-            assert_eq!(taken, level.flows.values().sum::<u64>(), "{name}");
+            let taken = |requests: &[(Arc<str>, u64, u64)]| -> u64 {
+                let own = requests.iter().filter(|(its, ..)| its == name);
+                own.map(|(_, _, seats)| seats).sum()
+            };
+            assert_eq!(taken(&running), level.executing, "{name}");
+            assert_eq!(
+                taken(&paused),
+                level.flows.values().map(|held| held.paused).sum::<u64>()
+            );
+            let all: u64 = level.flows.values().map(|held| held.all).sum();
+            assert_eq!(taken(&running) + taken(&paused), all, "{name}");
             let wait = waiting.values().filter(|(its, ..)| its == name).count();
             assert_eq!(wait, level.waiting, "{name}");
             if let Some((queue, place)) = level.first(levels.lent(name)) {
-                let seats = level.queues[&queue].waiting[place].seats;
-                assert!(!level.has_room(seats, levels.lent(name)), "{name} has room");
+                let first = &level.queues[&queue].waiting[place];
+                let has_room = level.has_room(first.flow, first.seats, levels.lent(name));
+                assert!(!has_room, "{name} has room");
             }
         }
     }
