@@ -110,9 +110,16 @@ pub trait Connector: Send + Sync {
     ) -> BoxFuture<'a, Result<Response<ResponseBody>, Box<Response<Body>>>>;
 }
 
-/// The most header fields of a request. HTTP/2 packs a thousand into a few KB, and they are kept while the body arrives. A
-/// client that impersonates a user of many groups needs a field for each group.
+/// The most header fields of a request. HTTP/2 packs a thousand into a few KB, and they are kept, and counted, while the
+/// body arrives. A client that impersonates a user of many groups needs a field for each group.
 const FIELDS: usize = 256;
+
+/// What the head of a request takes in memory, about.
+fn held_by(head: &http::request::Parts) -> usize {
+    let fields = head.headers.iter();
+    let fields = fields.map(|(name, value)| size_of::<header::HeaderValue>() + name.as_str().len() + value.len());
+    head.uri.path_and_query().map_or(0, |uri| uri.as_str().len()) + fields.sum::<usize>()
+}
 
 /// The server with the parts that answer its requests; cheap to clone.
 #[derive(Clone)]
@@ -276,9 +283,8 @@ impl Front {
         pausing(&seats, asked.room()).await?;
         let (api, tried, held) = (self.api.clone(), asked.clone(), seats.clone());
         let mut trying = Box::pin(async move {
-            tried
-                .guarded(api.try_answer(&tried.trial, &tried.admitted, &tried.head, &tried.body.bytes))
-                .await
+            let trying = api.try_answer(&tried.trial, &tried.admitted, &tried.head, &tried.body.bytes);
+            tried.guarded(&held, trying).await
         });
         let mut time = Duration::ZERO;
         let stayed = stays(&mut trying, &asked.trial, &mut time).await;
@@ -302,9 +308,8 @@ impl Front {
         let work = async move {
             done.room().await?;
             done.begins(&memory).await?;
-            let answer = done
-                .guarded(api.answer(&done.admitted, &done.head, &done.body.bytes))
-                .await;
+            let answering = api.answer(&done.admitted, &done.head, &done.body.bytes);
+            let answer = done.guarded(&held, answering).await;
             Ok(answer.map_or_else(|| (panicked(), None), |response| done.counted(response)))
         };
         self.elsewhere(&asked, &seats, Box::pin(work)).await?
@@ -316,12 +321,12 @@ impl Front {
         W: Future + Send + 'static,
         W::Output: Send + 'static,
     {
+        seats.pause();
         let worked = self.workers.run(asked.client.clone(), work).await;
         worked.map_err(too_many_long)
     }
 
     /// Turns an answer of the core into one that can be sent.
-        seats.pause();
     pub(crate) fn respond(&self, response: Response<Body>) -> Response<ResponseBody> {
         response.map(|body| match body {
             Body::Full(bytes) => ResponseBody::Full(Some(bytes)),
@@ -358,7 +363,7 @@ impl Front {
         if body.is_end_stream() {
             return Ok(RequestBody::default());
         }
-        let mut held = RequestBody::nothing(&self.bodies, user);
+        let mut held = RequestBody::behind(held_by(parts), &self.bodies, user).map_err(too_many_bodies)?;
         let limit = u64::try_from(MAX_BODY).unwrap_or(u64::MAX);
         let announced_too_large = body.size_hint().lower() > limit;
         let refusal = if announced_too_large {
@@ -447,7 +452,7 @@ impl Asked {
             let polled = answering.as_mut().poll(cx);
             if polled.is_pending() {
                 let held = self.held.get_or_init(|| self.memory.open(&self.client.user));
-                held.set(self.body.bytes.len() + self.admitted.made());
+                held.set(held_by(&self.head) + self.body.bytes.len() + self.admitted.made());
             }
             polled
         })
@@ -455,11 +460,6 @@ impl Asked {
     }
 }
 
-/// A panic in the server is an answer, too.
-pub(crate) fn panicked() -> Response<Body> {
-    status(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "InternalError",
 /// Does the work of a request with seats, which pause while it waits.
 async fn pausing<T>(seats: &Seats, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
@@ -474,6 +474,11 @@ async fn pausing<T>(seats: &Seats, work: impl Future<Output = T>) -> T {
     .await
 }
 
+/// A panic in the server is an answer, too.
+pub(crate) fn panicked() -> Response<Body> {
+    status(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "InternalError",
         "Internal error occurred: this request made the API server panic; its log says where",
     )
 }

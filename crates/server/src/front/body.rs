@@ -31,11 +31,15 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(super) fn nothing(bodies: &Arc<Ledger>, user: &str) -> RequestBody {
-        RequestBody {
+    /// Nothing so far, behind a head of so many bytes.
+    ///
+    /// # Errors
+    /// When there is no room for the head.
+    pub(super) fn behind(head: usize, bodies: &Arc<Ledger>, user: &str) -> Result<RequestBody, NoShare> {
+        Ok(RequestBody {
             bytes: Bytes::new(),
-            share: Some(bodies.open(user)),
-        }
+            share: Some(bodies.take(user, head)?),
+        })
     }
 }
 
@@ -104,19 +108,27 @@ mod tests {
 
     /// The result of [`collect`] for a body that comes in pieces of these sizes, where there is room for so many bytes.
     async fn check(sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
+        check_behind(0, sizes, room, expected).await;
+    }
+
+    /// The same behind a head of so many bytes.
+    async fn check_behind(head: usize, sizes: &[usize], room: usize, expected: Result<usize, Collected>) {
         let pieces = sizes
             .iter()
             .map(|size| Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from(vec![b'x'; *size]))));
         let mut body = http_body_util::StreamBody::new(futures::stream::iter(pieces));
         let bodies = Ledger::new(room);
-        let mut held = RequestBody::nothing(&bodies, "a");
-        let Ok(collected) = collect(&mut body, &mut held).await;
-        let found = match collected {
-            Collected::Whole => Ok(held.bytes.len()),
-            refused => Err(refused),
+        let found = match RequestBody::behind(head, &bodies, "a") {
+            Ok(mut held) => {
+                let Ok(collected) = collect(&mut body, &mut held).await;
+                match collected {
+                    Collected::Whole => Ok(held.bytes.len()),
+                    refused => Err(refused),
+                }
+            }
+            Err(full) => Err(Collected::TooMany(full)),
         };
         assert_eq!(found, expected, "{sizes:?}");
-        drop(held);
         assert_eq!(bodies.held(), (0, room), "{sizes:?}: the room is given back");
     }
 
@@ -139,5 +151,8 @@ mod tests {
         check(&[7, 3], 20, Ok(10)).await;
         check(&[7, 4], 17, full()).await;
         check(&[21], 20, full()).await;
+        check_behind(3, &[7], 20, Ok(7)).await;
+        check_behind(4, &[7], 14, full()).await;
+        check_behind(21, &[], 20, full()).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 
+use futures::StreamExt as _;
 use http_body::Frame;
 use kubewright_apiserver::Config;
 use kubewright_apiserver::registry::Kinds;
@@ -30,7 +31,6 @@ async fn ask(
     body: impl Iterator<Item = Bytes> + Send + 'static,
     ends: bool,
 ) -> (u16, String) {
-    use futures::StreamExt as _;
     let pieces = futures::stream::iter(body.map(|piece| Ok::<_, std::convert::Infallible>(Frame::data(piece))));
     let rest = futures::stream::pending();
     let pieces = if ends {
@@ -114,4 +114,32 @@ async fn a_body_that_stalls_has_the_time_of_its_request() {
     let asked = ask(&front, Method::POST, &format!("{MAPS}?timeout=3s"), half(), false).await;
     assert_eq!((asked, began.elapsed().as_secs()), ((504, OF_WRITES.to_owned()), 3));
     assert_eq!(ask(&front, Method::POST, MAPS, half(), false).await.0, 408);
+}
+
+/// HTTP/2 packs any number of fields into a few bytes, and each takes memory while the body arrives.
+#[tokio::test]
+async fn a_request_has_so_many_header_fields() {
+    let front = front(Workers::none());
+    let with = async |fields: usize, method: Method, ends: bool| {
+        let mut request = Request::builder().method(method).uri(MAPS);
+        for index in 0..fields {
+            request = request.header("x-field", index);
+        }
+        let pieces = futures::stream::iter(ends.then_some(())).map(|()| Ok(Frame::data(Bytes::from("{}"))));
+        let rest = futures::stream::pending::<Result<_, std::convert::Infallible>>();
+        let body = if ends { pieces.boxed() } else { rest.boxed() };
+        let request = request.body(http_body_util::StreamBody::new(body)).expect("a request");
+        let answer = front.answer(request, &Peer::in_process(UserInfo::admin())).await;
+        answer.status().as_u16()
+    };
+    for method in [Method::GET, Method::PUT] {
+        assert_eq!(with(FIELDS + 1, method.clone(), true).await, 431, "{method}");
+        assert_ne!(with(FIELDS, method.clone(), true).await, 431, "{method}");
+    }
+    let mut stalled = Box::pin(with(FIELDS, Method::POST, false));
+    assert_eq!((&mut stalled).now_or_never(), None);
+    let (held, _) = front.bodies.held();
+    assert!((FIELDS * 32..FIELDS * 128).contains(&held), "{held} bytes");
+    drop(stalled);
+    assert_eq!(front.bodies.held().0, 0);
 }
