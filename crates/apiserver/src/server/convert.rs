@@ -6,9 +6,10 @@
 //!
 //! A definition may change as well while objects stay as they are, so a custom resource takes the form of the present
 //! schema when it is read: fields that the schema has lost go, defaults that it has gained come
-//! (`schemaCoercingDecoder`, `unstructuredDefaulter` of apiextensions-apiserver). Most objects of kinds with one version
-//! are of the present form anyway, and are not even decoded: [`is_current`] tells by their revision and the first bytes
-//! of their text.
+//! (`schemaCoercingDecoder`, `unstructuredDefaulter` of apiextensions-apiserver). Unlike upstream, defaults are left out
+//! of an object that would become too large to be stored ([`MOST`]): it can still be read and deleted. Most objects of
+//! kinds with one version are of the present form anyway, and are not even decoded: [`is_current`] tells by their
+//! revision and the first bytes of their text.
 //!
 //! Invariants: an object from storage is never shown before [`Inner::show`] saw it; an object of a kind with one version
 //! is stored in the form of the definition at that time, because later reads trust its revision.
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 use kubewright_schema::apply::{ObjectType, VersionView, View, Views};
 use kubewright_schema::schema::{GroupVersionKind, SchemaRef};
-use kubewright_schema::{catalog, structural};
+use kubewright_schema::{budget, catalog, structural};
 use serde_json::{Map, Value, json};
 
 use super::conversion_review::{self, Conversion};
@@ -38,6 +39,9 @@ use crate::storage::{Change, StoredObject};
 /// How much is sent for conversion at once, in bytes of JSON: half of the limit for an answer, because conversions may
 /// add fields.
 const MAX_BATCH: usize = 3 << 19;
+
+/// How large an object may become by the defaults that its definition has gained, in bytes: as large as one that is stored.
+const MOST: u64 = 3 << 19;
 
 /// The parts that a conversion needs, for users that outlive a request (watches).
 #[derive(Clone)]
@@ -103,21 +107,41 @@ pub(crate) fn as_stored(resource: &Resource, stored: Value) -> Value {
 
 /// [`as_stored`], in the form that the present definition gives it in its own version.
 pub(crate) fn settled(resource: &Resource, stored: &StoredObject) -> Value {
-    let mut object = as_stored(resource, stored.value().clone());
+    let kept = || as_stored(resource, stored.value().clone());
+    let mut object = kept();
     if let Some(custom) = &resource.custom
         && !has_present_form(custom, stored.revision())
         && let Some(schema) = custom.versions.schemas.get(stored_version(&object, &custom.versions))
     {
         settle(&mut object, schema);
+        if !fills(&mut object, schema, stored.encoded().len()) {
+            object = kept();
+            settle(&mut object, schema);
+        }
     }
     object
 }
 
-/// Gives a custom resource of some version the form of its schema.
+/// Takes from a custom resource of some version what its schema does not have.
 fn settle(object: &mut Value, schema: &SchemaRef) {
     embedded::drop_malformed(object, schema);
     structural::prune(object, schema, structural::PruneOptions::CUSTOM_RESOURCE);
-    structural::default(object, schema);
+}
+
+/// Fills in the defaults of an object of so many bytes; false when that would make it too large: it is half filled then.
+fn fills(object: &mut Value, schema: &SchemaRef, bytes: usize) -> bool {
+    let room = MOST.saturating_sub(bytes as u64);
+    let left = budget::left();
+    let made = budget::share(MOST, || {
+        let before = budget::left().bytes;
+        structural::default(object, schema);
+        before.saturating_sub(budget::left().bytes)
+    });
+    if made.is_none() && left.bytes.min(left.steps) < MOST {
+        // It is the request that has too little left, and not the object that is too large.
+        budget::spend(usize::MAX);
+    }
+    made.is_some_and(|made| made <= room)
 }
 
 /// How many of these objects, one at least, fit into one review.

@@ -85,6 +85,39 @@ impl Changed {
     }
 }
 
+/// New defaults would make twenty times as much of an object as can be stored.
+#[test]
+fn what_defaults_would_make_too_large_is_shown_without_them_and_can_be_deleted() {
+    let list = |item: Value| json!({"list": {"type": "array", "items": {"type": "object", "properties": item}}});
+    let gains = json!({"new": {"type": "string", "default": "D".repeat(1000)}});
+    let fields = [list(json!({"gone": {"type": "string"}})), list(gains)];
+    let mut held = thing("held", json!({"list": vec![json!({"gone": "x"}); 20_000]}));
+    let large = thing("large", held["spec"].clone());
+    held["metadata"]["finalizers"] = json!(["x.io/held"]);
+    let small = thing("small", json!({"list": [{}]}));
+    let changed = Changed::new([&fields[0], &fields[1]], &[large, held, small]);
+    let world = &changed.world;
+    let check = |object: &Value| match object["metadata"]["name"].as_str() {
+        Some("small") => assert_eq!(object["spec"]["list"][0]["new"].as_str().map(str::len), Some(1000)),
+        _ => assert_eq!(object["spec"]["list"], json!(vec![json!({}); 20_000])),
+    };
+    for name in ["large", "held", "small"] {
+        check(&world.must(200, &format!("GET {THINGS}/{name}"), &Value::Null));
+    }
+    let all = world.must(200, &format!("GET {THINGS}"), &Value::Null);
+    all["items"].as_array().expect("a list").iter().for_each(check);
+    for event in world.watched(&format!("{THINGS}?watch=true")) {
+        check(&event["object"]);
+    }
+    let marked = world.must(200, &format!("DELETE {THINGS}/held"), &Value::Null);
+    assert!(marked["metadata"]["deletionTimestamp"].is_string());
+    for name in ["large", "small"] {
+        world.must(200, &format!("DELETE {THINGS}/{name}"), &Value::Null);
+    }
+    let all = world.must(200, &format!("GET {THINGS}"), &Value::Null);
+    assert_eq!(all["items"].as_array().map(Vec::len), Some(1), "the marked one is left");
+}
+
 #[test]
 fn fields_that_a_schema_has_lost_are_gone() {
     let names = ["a", "b", "c", "d", "e", "f"];
