@@ -227,6 +227,19 @@ pub fn call_out() {
 fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
     left.set(None);
     resume_unwind(Box::new(Cancelled(why)));
+/// Lets other requests run between two parts of a long one: its turn ends where it waits.
+pub async fn give_way() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 }
 
 /// The payload of a cancellation.

@@ -24,6 +24,9 @@ use crate::values::get;
 
 const STORE: &str = "resourcequotas";
 
+/// After so many steps a write that is charged to many quotas lets others run.
+const TURN: usize = 200_000;
+
 /// Holds writes against the ResourceQuotas of their namespace.
 pub struct ResourceQuotas {
     counting: Followed<Counting>,
@@ -103,8 +106,15 @@ impl ResourceQuotas {
         if attributes.dry_run {
             return Ok(());
         }
-        announce(session, namespace, &charged);
+        budget::announce(charged.iter().map(|name| cost(session, namespace, name)).sum());
+        let mut turn = 0;
         for name in charged {
+            // There may be hundreds.
+            turn += cost(session, namespace, &name);
+            if turn > TURN {
+                turn = 0;
+                budget::give_way().await;
+            }
             let charge = |present: &Value| {
                 if !write.concerns(present).map_err(&refused)? {
                     return Ok(present.clone());
@@ -145,15 +155,13 @@ impl ResourceQuotas {
     }
 }
 
-/// Says what it costs to charge these quotas: each is read, written, and told to its watchers, and after the first of
-/// them the request cannot begin again elsewhere.
-fn announce(session: &Session<'_>, namespace: &str, charged: &[String]) {
+/// The steps that it costs to charge a quota: it is read, written, and told to its watchers. After the first of them a
+/// request cannot begin again elsewhere.
+fn cost(session: &Session<'_>, namespace: &str, name: &str) -> usize {
     /// Of a quota, and for each byte of it.
     const EACH: usize = 20_000;
     const BYTE: usize = 10;
-    let length = |name: &String| session.storage().text_length(STORE, &form::key(namespace, name));
-    let steps = charged.iter().map(|name| EACH + BYTE * length(name)).sum();
-    budget::announce(steps);
+    EACH + BYTE * session.storage().text_length(STORE, &form::key(namespace, name))
 }
 
 impl Admission for ResourceQuotas {

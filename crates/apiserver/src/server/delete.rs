@@ -9,7 +9,6 @@ mod preconditions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::task::Poll;
 
 use kubewright_schema::budget;
 use kubewright_schema::budget::Limits;
@@ -36,19 +35,6 @@ use preconditions::check_preconditions;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them \
                               or set propagationPolicy=Orphan to suppress this warning";
-
-/// Lets other requests run between two objects of a collection: a turn of a long request ends where it waits.
-async fn give_way() {
-    let mut waited = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
 
 /// How many objects of a collection are read at a time.
 const COLLECTION_PAGE: usize = 10_000;
@@ -165,7 +151,7 @@ impl Call<'_> {
             }
             if turn > TRIAL {
                 turn = 0;
-                give_way().await;
+                budget::give_way().await;
             }
         }
         Ok(Reply::new(200, Content::List(self.resource.clone(), list)))

@@ -44,6 +44,41 @@ fn quota(api: &ApiServer, name: &str, hard: &Value, used: &Value) {
     assert_eq!(call(api, &format!("PATCH {QUOTAS}/{name}/status"), &counted).0, 200);
 }
 
+/// A write that is charged to many quotas lets others run between them, and is charged to all.
+#[test]
+fn charges_to_many_quotas_are_no_single_turn() {
+    let api = server();
+    let names: Vec<String> = (0..60).map(|index| format!("q{index}")).collect();
+    for name in &names {
+        quota(&api, name, &json!({"configmaps": "2"}), &json!({"configmaps": "0"}));
+    }
+    let used = || {
+        let one = |name: &String| call(&api, &format!("GET {QUOTAS}/{name}"), &json!({})).1;
+        let charged = names
+            .iter()
+            .filter(|name| one(name)["status"]["used"]["configmaps"] == "1");
+        charged.count()
+    };
+    let request = Request::post(MAPS).header("content-type", "application/json");
+    let request = request
+        .body(Bytes::from(r#"{"metadata":{"name":"m"}}"#))
+        .expect("a request");
+    let mut creating = Box::pin(api.handle(request, UserInfo::admin()));
+    let mut seen = Vec::new();
+    let created = loop {
+        match (&mut creating).now_or_never() {
+            Some(answer) => break answer,
+            None => seen.push(used()),
+        }
+    };
+    assert_eq!((created.status().as_u16(), used()), (201, 60));
+    assert!(
+        seen.is_sorted() && seen.windows(2).all(|pair| pair[1] - pair[0] <= 10),
+        "{seen:?}"
+    );
+    assert!(seen.len() >= 5, "{seen:?}");
+}
+
 #[test]
 fn what_is_created_is_charged_to_every_quota() {
     let api = server();
