@@ -52,6 +52,7 @@ impl FieldSelector {
     /// # Errors
     /// With the words of the API server, such as `invalid selector: 'a'; can't understand 'a'`.
     pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
+        budget::spend_on_selector(text.len());
         let mut terms = split(text);
         terms.sort_unstable();
         let mut requirements = Vec::new();

@@ -214,6 +214,7 @@ impl Selector {
     /// # Errors
     /// With the words of the API server, such as `found 'b', expected: ',' or 'end of string'`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        budget::spend_on_selector(text.len());
         parser::parse(text).map(Self::from_requirements)
     }
 

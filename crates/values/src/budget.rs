@@ -129,6 +129,11 @@ pub fn spend_on_text(bytes: usize) {
     spend(1 + bytes / 32);
 }
 
+/// Says that a selector of so many bytes is read: each two of them may be a requirement of their own.
+pub fn spend_on_selector(bytes: usize) {
+    spend(8 * bytes);
+}
+
 /// Says that so many bytes were made, or will be, which were not sent.
 #[inline]
 pub fn produce(bytes: usize) {
@@ -222,11 +227,6 @@ pub fn call_out() {
     });
 }
 
-/// Unwinds to the code that set the limits. From then on nothing is counted, so that destructors are not cancelled.
-#[cold]
-fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
-    left.set(None);
-    resume_unwind(Box::new(Cancelled(why)));
 /// Lets other requests run between two parts of a long one: its turn ends where it waits.
 pub async fn give_way() {
     let mut waited = false;
@@ -240,6 +240,11 @@ pub async fn give_way() {
     .await;
 }
 
+/// Unwinds to the code that set the limits. From then on nothing is counted, so that destructors are not cancelled.
+#[cold]
+fn cancel(left: &Cell<Option<Left>>, why: Exhausted) -> ! {
+    left.set(None);
+    resume_unwind(Box::new(Cancelled(why)));
 }
 
 /// The payload of a cancellation.

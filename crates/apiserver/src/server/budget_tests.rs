@@ -5,10 +5,16 @@
 //! under an answer that says that nothing was done. So each write here is sent with every budget that could end in the
 //! middle of it.
 
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use http::Request;
 use kubewright_schema::budget::Limits;
 use serde_json::{Value, json};
 
 use super::webhook_tests::{World, map};
+use crate::model::testing::{FakeEnv, Shared};
+use crate::{ApiServer, Arrival, Config, UserInfo};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -142,4 +148,28 @@ fn objects_of_a_collection_do_not_pay_for_each_other() {
     assert_eq!(world.asked().len(), COUNT);
     let left = world.must(200, &format!("GET {MAPS}"), &Value::Null);
     assert_eq!(left["items"].as_array().map(Vec::len), Some(0));
+}
+
+/// What is read of a selector before its user is known to be allowed anything costs steps: a long one is read where users
+/// have turns, and there only.
+#[test]
+fn long_selectors_are_read_where_users_have_turns() {
+    let api = ApiServer::of_tests(Arc::new(Shared(FakeEnv::new())), Config::default());
+    let check = |selector: &str, bytes: usize, is_short: bool| {
+        let uri = format!("{MAPS}?{selector}={}", "a=,".repeat(bytes / 3));
+        let (head, ()) = Request::get(uri).body(()).expect("a request").into_parts();
+        let (trial, arrival) = (ApiServer::trial(), Arrival::default());
+        let user = UserInfo::authenticated("jane", []);
+        let tried = api.try_admit(&trial, &arrival, &head, user.clone()).now_or_never();
+        assert_eq!(tried.expect("no waiting").is_ok(), is_short, "{bytes} of {selector}");
+        let admitted = api.admit_arrived(&arrival, &head, user).now_or_never();
+        let refusal = admitted.expect("no waiting").err().expect("she may not");
+        assert_eq!(refusal.status(), 403, "{bytes} of {selector}");
+    };
+    for selector in ["labelSelector", "fieldSelector"] {
+        check(selector, 3_000, true);
+        check(selector, 32_000, false);
+        // Too long to be read at all.
+        check(selector, 40_000, true);
+    }
 }
