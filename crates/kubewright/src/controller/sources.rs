@@ -205,11 +205,11 @@ pub(super) enum Mapping {
     /// Every object of the controller's kind.
     All,
     /// The objects of the controller's kind that an index files under one of its values.
-    Filed(Filed),
+    ByIndex(ByIndex),
 }
 
 /// An index of the controller's own objects, and what a watched object asks it for.
-pub(super) struct Filed {
+pub(super) struct ByIndex {
     pub(super) own: TypeId,
     /// Under which values an object of the controller's kind is found.
     pub(super) filed: Values,
@@ -339,7 +339,7 @@ impl Source {
     pub(super) fn own_type(&self) -> Option<TypeId> {
         match &self.0 {
             Declared::Watch(watching) => match &watching.mapping {
-                Mapping::Filed(filed) => Some(filed.own),
+                Mapping::ByIndex(filed) => Some(filed.own),
                 _ => None,
             },
             Declared::Waker(_) | Declared::Timer(_) => None,
@@ -357,7 +357,7 @@ impl Source {
         };
         let relation = match watching.mapping {
             Mapping::Owner { .. } => Relation::Owns,
-            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::All | Mapping::Filed(_) => Relation::Watches,
+            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::All | Mapping::ByIndex(_) => Relation::Watches,
         };
         Some((relation, watching.kind.clone()))
     }
@@ -411,7 +411,7 @@ impl Watching {
         let parts = client.cache().parts_in(&self.form, self.scope.clone());
         let maps = matches!(
             self.mapping,
-            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::Filed(_)
+            Mapping::Mapped(_) | Mapping::LookedUp(_) | Mapping::ByIndex(_)
         );
         if maps || !self.filters.is_empty() || context.predicates.concern(self.form.id) {
             parts.check_objects();
@@ -438,7 +438,7 @@ impl Watching {
                 };
                 subscribe(&parts, filter, priority, panics, keys_of(queue, keys))
             }
-            Mapping::Filed(Filed { filed, asked, .. }) => {
+            Mapping::ByIndex(ByIndex { filed, asked, .. }) => {
                 let index = format!("{} {position}", context.controller);
                 let active = ActiveIndex::start(&context.own, &index, filed, &panics, &context.all)?;
                 let (catching, all, kind) = (panics.clone(), context.all.clone(), self.kind.kind.clone());

@@ -14,7 +14,7 @@ use kube::core::ApiResource;
 use kubewright_engine::queue::Priority;
 
 use super::indexes::typed_values;
-use super::sources::{Filed, Filter, Mapping, Source, Watching};
+use super::sources::{ByIndex, Filter, Mapping, Source, Watching};
 use crate::cache::Scope;
 use crate::client::Client;
 use crate::error::{Error, Result};
@@ -219,7 +219,7 @@ impl<K: AnyObject> Watch<K> {
         own: impl Fn(&O) -> Vec<String> + Send + Sync + 'static,
         asked: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Source {
-        self.wakes(Mapping::Filed(Filed {
+        self.wakes(Mapping::ByIndex(ByIndex {
             own: TypeId::of::<O>(),
             filed: typed_values(own),
             asked: typed_values(asked),
