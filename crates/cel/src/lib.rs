@@ -70,7 +70,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ast::{Expr, ExprId, ExprKind};
-use kubewright_values::budget;
+use kubewright_values::{Minor, budget};
 use types::{Decl, Type};
 
 /// The variables that an expression may name, and the further offers of its place.
@@ -78,10 +78,11 @@ use types::{Decl, Type};
 pub struct Environment {
     variables: BTreeMap<Arc<str>, Decl>,
     constructs_objects: bool,
+    plain_names: bool,
 }
 
 impl Environment {
-    /// No variables, all functions.
+    /// No variables, all functions, all of the syntax.
     pub fn new() -> Self {
         Self::default()
     }
@@ -98,6 +99,13 @@ impl Environment {
     #[must_use]
     pub fn constructing_objects(mut self) -> Self {
         self.constructs_objects = true;
+        self
+    }
+
+    /// Takes the syntax of a version: names of fields in backticks came with 1.37.
+    #[must_use]
+    pub fn of_minor(mut self, minor: Minor) -> Self {
+        self.plain_names = minor < Minor::V37;
         self
     }
 
@@ -262,7 +270,7 @@ pub fn compile(source: &str, environment: &Environment) -> Result<Program, Issue
     // A short one, too, is read, checked and weighed.
     budget::spend(1000 + 4 * source.len());
     let fail = |issues| Issues::new(source, issues);
-    let parsed = parser::parse(source).map_err(fail)?;
+    let parsed = parser::parse(source, environment.plain_names).map_err(fail)?;
     let (expr, types) = checker::check(parsed, environment).map_err(fail)?;
     Ok(Program {
         source: source.into(),

@@ -107,6 +107,7 @@ const PLACES: &[(&str, usize, &str)] = &[
         "the size of a range, and where a search for nothing ends",
     ),
     ("crates/cel/src/eval/mod.rs", 1, "alternatives to what is no optional"),
+    ("crates/cel/src/lib.rs", 1, "names in backticks"),
     ("crates/cli/src/dropin/features.rs", 1, "the groups that are served"),
     (
         "crates/controllers/src/horizontalpodautoscaler/mod.rs",
@@ -136,7 +137,7 @@ const PLACES: &[(&str, usize, &str)] = &[
     ("crates/kinds/src/lib.rs", 1, "the words of declared rules"),
     ("crates/kinds/src/rows/access.rs", 2, "kinds"),
     ("crates/kinds/src/rows/core.rs", 1, "strategies"),
-    ("crates/kinds/src/rows/extension.rs", 5, "kinds and strategies"),
+    ("crates/kinds/src/rows/extension.rs", 7, "kinds and strategies"),
     ("crates/kinds/src/rows/scheduling.rs", 1, "kinds"),
     ("crates/kinds/src/rows/storage.rs", 5, "kinds and strategies"),
     ("crates/kinds/src/rows/workloads.rs", 3, "strategies"),

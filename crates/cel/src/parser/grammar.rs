@@ -5,7 +5,7 @@
 //! nesting larger.
 
 use super::super::ast::{Call, Entry, Expr, ExprId, ExprKind, Literal, op};
-use super::lexer::{Kind, Set, set, unescape};
+use super::lexer::{Kind, Set, Token, set, unescape};
 use super::{MAX_NESTING, Parser, Stuck, global, names};
 use crate::names::is_reserved;
 
@@ -204,9 +204,8 @@ impl Parser {
             self.advance();
         }
         let name = self.advance();
-        if name.kind == Kind::EscapedIdentifier {
-            self.mistake(name.offset, "unsupported syntax: '`'");
-        } else if !optional && self.peek() == Kind::OpenParen {
+        let field = self.field(&name);
+        if name.kind == Kind::Identifier && !optional && self.peek() == Kind::OpenParen {
             let open = self.advance();
             let id = self.new_id();
             let args = self.arguments()?;
@@ -214,15 +213,23 @@ impl Parser {
         }
         if optional {
             let id = self.new_id();
-            let field = self.new_expr(name.offset, ExprKind::Literal(Literal::String(name.text.into())));
+            let field = self.new_expr(name.offset, ExprKind::Literal(Literal::String(field.into())));
             return Ok(global(id, dot.offset, op::OPT_SELECT, vec![operand, field]));
         }
         let kind = ExprKind::Select {
             operand: Box::new(operand),
-            field: name.text.into(),
+            field: field.into(),
             test_only: false,
         };
         Ok(self.new_expr(dot.offset, kind))
+    }
+
+    /// The name of a field, without the backticks that allow more characters.
+    fn field<'a>(&mut self, name: &'a Token) -> &'a str {
+        if name.kind == Kind::EscapedIdentifier && self.plain_names {
+            self.mistake(name.offset, "unsupported syntax: '`'");
+        }
+        name.text.trim_matches('`')
     }
 
     fn index(&mut self, operand: Expr) -> Result<Expr, Stuck> {
@@ -359,10 +366,8 @@ impl Parser {
         let entries = self.entries(NAME, |p| {
             p.sync(NAME, 17)?;
             let name = p.advance();
-            if name.kind == Kind::EscapedIdentifier {
-                return Ok(p.mistake(name.offset, "unsupported syntax: '`'"));
-            }
-            Ok(p.new_expr(name.offset, ExprKind::Literal(Literal::String(name.text.into()))))
+            let field = p.field(&name).into();
+            Ok(p.new_expr(name.offset, ExprKind::Literal(Literal::String(field))))
         })?;
         let type_name = name.into();
         Ok(self.measured(Expr::new(id, open.offset, ExprKind::Struct { type_name, entries }), 0))

@@ -31,11 +31,11 @@ const MAX_ERRORS: usize = 100;
 /// Most times that the parser goes on after a mistake.
 const MAX_RECOVERIES: usize = 30;
 
-/// Parses an expression.
+/// Parses an expression; `plain_names`: names in backticks are a mistake.
 ///
 /// # Errors
 /// Mistakes of syntax and of the use of macros, with cel-go's words.
-pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
+pub fn parse(source: &str, plain_names: bool) -> Result<Expr, Vec<Issue>> {
     let source: Vec<char> = source.chars().collect();
     if source.len() > MAX_LENGTH {
         let size = source.len();
@@ -47,6 +47,7 @@ pub fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     let lexed = lexer::lex(&source);
     let mut parser = Parser {
         source,
+        plain_names,
         tokens: lexed.tokens,
         left_out: lexed.left_out,
         at: 0,
@@ -84,6 +85,7 @@ struct Stuck {
 
 struct Parser {
     source: Vec<char>,
+    plain_names: bool,
     tokens: Vec<Token>,
     /// Where text stands that is no token.
     left_out: Vec<Range<usize>>,
@@ -377,7 +379,7 @@ mod tests {
 
     /// Nothing, or the first mistake.
     fn check(source: &str, expected: &str) {
-        let found = parse(source).map_or_else(|issues| issues[0].message.clone(), |_| String::new());
+        let found = parse(source, false).map_or_else(|issues| issues[0].message.clone(), |_| String::new());
         let shown: String = source.chars().take(20).collect();
         assert_eq!(found, expected, "{shown}… of {} characters", source.len());
     }

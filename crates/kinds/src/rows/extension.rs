@@ -36,6 +36,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         plural: "mutatingadmissionpolicies",
         cells: cells::MUTATING_POLICY,
         strategy: admission_policies::MUTATING_POLICY,
+        changed: &[(Minor::V37, since_37::MUTATING_POLICY)],
         ..ADMISSION
     },
     Kind {
@@ -59,6 +60,7 @@ pub(super) const ADMISSION_KINDS: &[Kind] = &[
         subresources: &[Subresource::Status],
         cells: cells::VALIDATING_POLICY,
         strategy: admission_policies::VALIDATING_POLICY,
+        changed: &[(Minor::V37, since_37::VALIDATING_POLICY)],
         ..ADMISSION
     },
     Kind {

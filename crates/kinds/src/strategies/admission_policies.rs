@@ -17,7 +17,7 @@ use super::check::{At, Errors, Object, child, each, ensure, fill, get};
 use super::pods::scheduling::label_selector;
 use super::webhooks::{rule, selectors};
 use kubewright_model::facts::expression::{Compiler, Returns};
-use kubewright_model::{GenerationRule, MetadataChecks, PLAIN, StatusMetadata, Strategy};
+use kubewright_model::{GenerationRule, MetadataChecks, Minor, PLAIN, StatusMetadata, Strategy};
 
 /// Longest `valueExpression` of an audit annotation, in bytes.
 const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
@@ -52,8 +52,8 @@ pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
         }
     },
     prepare_update: |new, old, _| super::check::keep(new, old, "status"),
-    validate_create: |new| validating_policy(new, None),
-    validate_update: |new, old| validating_policy(new, Some(old)),
+    validate_create: |new| validating_policy(new, None, Minor::OLDEST),
+    validate_update: |new, old| validating_policy(new, Some(old), Minor::OLDEST),
     validate_status: |new, _| policy_status(new),
     ..POLICY
 };
@@ -61,8 +61,8 @@ pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
 /// How MutatingAdmissionPolicies are written.
 pub(crate) const MUTATING_POLICY: Strategy = Strategy {
     rules_others: true,
-    validate_create: |new| mutating_policy(new, None),
-    validate_update: |new, old| mutating_policy(new, Some(old)),
+    validate_create: |new| mutating_policy(new, None, Minor::OLDEST),
+    validate_update: |new, old| mutating_policy(new, Some(old), Minor::OLDEST),
     ..POLICY
 };
 
@@ -159,7 +159,7 @@ fn mutable_operations(errors: &mut Errors, at: &At<'_>) {
 }
 
 /// The rules that both kinds of policies share (`validateValidatingAdmissionPolicySpec`).
-fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: bool) {
+fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, minor: Minor, mutating: bool) {
     let failure = spec.key("failurePolicy");
     if failure.present() {
         one_of(errors, &failure, &["Fail", "Ignore"]);
@@ -186,7 +186,7 @@ fn policy(errors: &mut Errors, spec: &At<'_>, old: Option<&Value>, mutating: boo
             .all(|field| get(old, &["spec", field]) == spec.key(field).value)
     });
     if !known {
-        let compiler = Compiler::stateless(spec.key("paramKind").present());
+        let compiler = Compiler::stateless(spec.key("paramKind").present()).of_minor(minor);
         conditions(errors, &spec.key("matchConditions"), &compiler);
     }
 }
@@ -295,18 +295,19 @@ fn variables(errors: &mut Errors, at: &At<'_>, compiler: &mut Compiler) {
 }
 
 /// `ValidateValidatingAdmissionPolicy`.
-fn validating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn validating_policy(new: &Value, old: Option<&Value>, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let root = At::root(new);
     let spec = root.key("spec");
-    policy(&mut errors, &spec, old, false);
+    policy(&mut errors, &spec, old, minor, false);
     let params = spec.key("paramKind").present();
     // Without variables there is no `variables` to be named.
     let mut compiler = if spec.key("variables").is_empty() {
         Compiler::stateless(params)
     } else {
         Compiler::with_variables(params)
-    };
+    }
+    .of_minor(minor);
     variables(&mut errors, &spec.key("variables"), &mut compiler);
     let (validations, audits) = (spec.key("validations"), spec.key("auditAnnotations"));
     if validations.is_empty() && audits.is_empty() {
@@ -389,11 +390,11 @@ fn audit_annotations(errors: &mut Errors, at: &At<'_>, policy: &str, compiler: &
 }
 
 /// `ValidateMutatingAdmissionPolicy`.
-fn mutating_policy(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+pub(super) fn mutating_policy(new: &Value, old: Option<&Value>, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let spec = At::root(new).key("spec");
-    policy(&mut errors, &spec, old, true);
-    let mut compiler = Compiler::with_variables(spec.key("paramKind").present());
+    policy(&mut errors, &spec, old, minor, true);
+    let mut compiler = Compiler::with_variables(spec.key("paramKind").present()).of_minor(minor);
     variables(&mut errors, &spec.key("variables"), &mut compiler);
     let mutations = spec.key("mutations");
     if mutations.is_empty() {

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::check::{At, Errors, child, ensure, fill, keep};
 use super::system::{empty_status, ensure_status};
-use super::{autoscaling, storage, webhooks, workloads};
+use super::{admission_policies, autoscaling, storage, webhooks, workloads};
 use crate::cells::is_default_class;
 use kubewright_model::facts::REVIEWS;
-use kubewright_model::{GenerationRule, MetadataChecks, StatusMetadata, Strategy};
+use kubewright_model::{GenerationRule, MetadataChecks, Minor, StatusMetadata, Strategy};
 
 /// How StatefulSets are written: how many pods may be unavailable at a time is taken, and 1 if nothing is said
 /// (`SetDefaults_StatefulSet`).
@@ -156,14 +156,32 @@ fn without_effect(configuration: &Value) -> Vec<String> {
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING_WEBHOOKS: Strategy = Strategy {
+    validate_create: |new| webhooks::configuration(new, false, Minor::NEWEST),
+    validate_update: |new, _| webhooks::configuration(new, false, Minor::NEWEST),
     warnings: |new, _| without_effect(new),
     ..webhooks::VALIDATING
 };
 
 /// The same of mutating ones.
 pub(crate) const MUTATING_WEBHOOKS: Strategy = Strategy {
+    validate_create: |new| webhooks::configuration(new, true, Minor::NEWEST),
+    validate_update: |new, _| webhooks::configuration(new, true, Minor::NEWEST),
     warnings: |new, _| without_effect(new),
     ..webhooks::MUTATING
+};
+
+/// How ValidatingAdmissionPolicies are written: expressions may have names in backticks.
+pub(crate) const VALIDATING_POLICY: Strategy = Strategy {
+    validate_create: |new| admission_policies::validating_policy(new, None, Minor::NEWEST),
+    validate_update: |new, old| admission_policies::validating_policy(new, Some(old), Minor::NEWEST),
+    ..admission_policies::VALIDATING_POLICY
+};
+
+/// The same of mutating ones.
+pub(crate) const MUTATING_POLICY: Strategy = Strategy {
+    validate_create: |new| admission_policies::mutating_policy(new, None, Minor::NEWEST),
+    validate_update: |new, old| admission_policies::mutating_policy(new, Some(old), Minor::NEWEST),
+    ..admission_policies::MUTATING_POLICY
 };
 
 /// How CSINodes are written: they have a status.

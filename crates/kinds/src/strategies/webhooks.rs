@@ -14,7 +14,7 @@ use super::admission_policies::conditions;
 use super::check::{self, At, Errors, Must, Object, check_fields, child, each, ensure, fill};
 use super::pods::scheduling::label_selector;
 use kubewright_model::facts::expression::Compiler;
-use kubewright_model::{Empties, GenerationRule, MetadataChecks, PLAIN, Strategy};
+use kubewright_model::{Empties, GenerationRule, MetadataChecks, Minor, PLAIN, Strategy};
 
 /// How configurations of validating webhooks are written.
 pub(crate) const VALIDATING: Strategy = Strategy {
@@ -25,8 +25,8 @@ pub(crate) const VALIDATING: Strategy = Strategy {
     any_finalizer: true,
     metadata_checks: MetadataChecks::CREATE,
     default: |object| default_webhooks(object, false),
-    validate_create: |new| configuration(new, false),
-    validate_update: |new, _| configuration(new, false),
+    validate_create: |new| configuration(new, false, Minor::OLDEST),
+    validate_update: |new, _| configuration(new, false, Minor::OLDEST),
     warnings: |new, _| static_name(new),
     ..PLAIN
 };
@@ -35,8 +35,8 @@ pub(crate) const VALIDATING: Strategy = Strategy {
 pub(crate) const MUTATING: Strategy = Strategy {
     rules_others: true,
     default: |object| default_webhooks(object, true),
-    validate_create: |new| configuration(new, true),
-    validate_update: |new, _| configuration(new, true),
+    validate_create: |new| configuration(new, true, Minor::OLDEST),
+    validate_update: |new, _| configuration(new, true, Minor::OLDEST),
     ..VALIDATING
 };
 
@@ -76,11 +76,11 @@ pub(super) fn selectors(map: &mut Object) {
 }
 
 /// `ValidateValidatingWebhookConfiguration`.
-fn configuration(new: &Value, mutating: bool) -> Vec<FieldError> {
+pub(super) fn configuration(new: &Value, mutating: bool, minor: Minor) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let mut seen = BTreeSet::new();
     for webhook in At::root(new).key("webhooks").items() {
-        self::webhook(&mut errors, &webhook, mutating);
+        self::webhook(&mut errors, &webhook, mutating, minor);
         let name = webhook.key("name");
         if !seen.insert(name.text()) {
             errors.duplicate(&name);
@@ -90,7 +90,7 @@ fn configuration(new: &Value, mutating: bool) -> Vec<FieldError> {
 }
 
 /// `validateValidatingWebhook`.
-fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
+fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool, minor: Minor) {
     let name = at.key("name");
     if name.text().is_empty() {
         errors.required(&name, "");
@@ -136,7 +136,8 @@ fn webhook(errors: &mut Errors, at: &At<'_>, mutating: bool) {
     label_selector(errors, &at.key("namespaceSelector"));
     label_selector(errors, &at.key("objectSelector"));
     rules::client_config(errors, &at.key("clientConfig"));
-    conditions(errors, &at.key("matchConditions"), &Compiler::stateless(false));
+    let compiler = Compiler::stateless(false).of_minor(minor);
+    conditions(errors, &at.key("matchConditions"), &compiler);
     let versions = at.key("admissionReviewVersions");
     if versions.is_empty() {
         errors.required(&versions, "must specify one of v1, v1beta1");

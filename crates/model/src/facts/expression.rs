@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use kubewright_cel::types::{Decl, Field, ObjectType, Type};
 use kubewright_cel::{Environment, Program, compile};
-use kubewright_schema::budget;
+use kubewright_schema::{Minor, budget};
 
 /// The type to which an expression must evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Compiler {
     /// The types of `object` (and `oldObject`) and of `params`, where they are checked; else all that is known of them
     /// is known at run time.
     types: Option<[Decl; 2]>,
+    /// The version whose syntax they have. What is stored was checked.
+    minor: Minor,
 }
 
 impl Compiler {
@@ -78,6 +80,7 @@ impl Compiler {
             params,
             variables: None,
             types: None,
+            minor: Minor::NEWEST,
         }
     }
 
@@ -87,6 +90,12 @@ impl Compiler {
     pub fn of_types(mut self, object: Option<Decl>, params: Option<Decl>) -> Compiler {
         self.types = Some([object, params].map(|decl| decl.unwrap_or(Decl::new(Type::Dyn))));
         self
+    }
+
+    /// The same for expressions that are new, in the syntax of a version.
+    #[must_use]
+    pub fn of_minor(self, minor: Minor) -> Compiler {
+        Compiler { minor, ..self }
     }
 
     /// Why an expression does not fit the types of its variables (`typeCheckingCompiler`), in the words of upstream,
@@ -106,6 +115,7 @@ impl Compiler {
                 fields: BTreeMap::new(),
             })),
             types: None,
+            minor: Minor::NEWEST,
         }
     }
 
@@ -148,6 +158,7 @@ impl Compiler {
         let any = || Decl::new(Type::Dyn);
         let [object, params] = self.types.clone().unwrap_or_else(|| [any(), any()]);
         let mut environment = Environment::new()
+            .of_minor(self.minor)
             .variable("object", object.clone())
             .variable("oldObject", object)
             .variable("namespaceObject", NAMESPACE.clone())

@@ -131,7 +131,7 @@ impl Checker<'_> {
             return self.errors.push(FieldError::internal(&at, why));
         };
         for (index, rule) in schema.validations.iter().enumerate() {
-            let compiled = compile_rule(Rule::read(rule), &decl);
+            let compiled = compile_rule(Rule::read(rule), &decl, self.minor);
             self.rule(&compiled, &decl, &at.index(index), place);
         }
     }

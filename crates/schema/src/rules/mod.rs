@@ -26,6 +26,7 @@ pub use validator::{Outcome, Validator};
 use kubewright_cel::eval;
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::{Environment, Program, compile, cost};
+use kubewright_values::Minor;
 
 /// A rule as it is written.
 #[derive(Clone, Debug)]
@@ -98,8 +99,9 @@ fn environment(decl: &Decl, optional_old_self: bool) -> Environment {
         .variable("oldSelf", old)
 }
 
-fn compile_rule(rule: Rule, decl: &Decl) -> CompiledRule {
-    let environment = environment(decl, rule.optional_old_self == Some(true));
+/// Compiles a rule in the syntax of a version.
+fn compile_rule(rule: Rule, decl: &Decl, minor: Minor) -> CompiledRule {
+    let environment = environment(decl, rule.optional_old_self == Some(true)).of_minor(minor);
     let mut compiled = CompiledRule {
         program: None,
         message: None,

@@ -20,6 +20,7 @@ use kubewright_cel::eval::{Error, OUT_OF_BUDGET, PER_CALL_LIMIT, Patterns, RUNTI
 use kubewright_cel::names::escape;
 use kubewright_cel::types::Decl;
 use kubewright_cel::value::Value as CelValue;
+use kubewright_values::Minor;
 
 /// The longest message that an expression may give, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
@@ -134,9 +135,12 @@ fn has_rules(schema: &Schema) -> bool {
 
 impl Node {
     fn new(schema: &SchemaRef, decl: Option<&Decl>) -> Option<Self> {
+        // What an older version refuses is in no definition that it serves.
         let compile = |decl: &Decl| {
             let rules = schema.validations.iter();
-            rules.map(|rule| compile_rule(Rule::read(rule), decl)).collect()
+            rules
+                .map(|rule| compile_rule(Rule::read(rule), decl, Minor::NEWEST))
+                .collect()
         };
         let of_items = decl.and_then(|decl| decl.items.as_deref());
         let below = |schema: &Option<SchemaRef>| Self::new(schema.as_ref()?, of_items).map(Box::new);

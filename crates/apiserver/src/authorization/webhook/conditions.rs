@@ -8,7 +8,7 @@ use kubewright_cel::eval::{Bindings, MATCH_CONDITIONS_BUDGET, Patterns, evaluate
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::value::Value as Cel;
 use kubewright_cel::{Environment, Program, compile};
-use kubewright_schema::budget;
+use kubewright_schema::{Minor, budget};
 use serde_json::{Map, Value, json};
 
 /// Compiled conditions. Empty ones always hold.
@@ -81,7 +81,9 @@ impl Conditions {
 }
 
 fn compile_one(source: &str) -> Result<Program, String> {
-    let environment = Environment::new().variable("request", REQUEST.clone());
+    let environment = Environment::new()
+        .of_minor(Minor::OLDEST)
+        .variable("request", REQUEST.clone());
     let program = compile(source, &environment).map_err(|issues| format!("compilation failed: {issues}"))?;
     match program.result_type() {
         Type::Bool => Ok(program),

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use kubewright_cel::types::{Decl, Type};
 use kubewright_cel::{Environment, compile, cost, eval};
-use kubewright_schema::budget;
 use kubewright_schema::check::{At, Errors};
 use kubewright_schema::error::FieldError;
+use kubewright_schema::{Minor, budget};
 
 /// The longest expression in bytes, and its budget.
 const MAX_LENGTH: usize = 10 * 1024;
@@ -38,7 +38,9 @@ pub(super) fn check(errors: &mut Errors, at: &At<'_>) {
     if source.len() > MAX_LENGTH {
         return errors.push(FieldError::too_long(at.path.to_string(), MAX_LENGTH));
     }
-    let environment = Environment::new().variable("device", DEVICE.clone());
+    let environment = Environment::new()
+        .of_minor(Minor::OLDEST)
+        .variable("device", DEVICE.clone());
     let program = match compile(source, &environment) {
         Ok(program) => program,
         Err(issues) => return errors.invalid_value(at, source, format!("compilation failed: {issues}")),
