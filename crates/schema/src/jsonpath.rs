@@ -371,6 +371,7 @@ mod tests {
         check("{.a", "unclosed action");
         check("{.a[0}", "unterminated array");
         check(".a[x]", "invalid array index x");
+        check(".a[\"x\"]", "invalid array index \"x\"");
         check(".a[0:1:0]", "the step of a slice must be greater than 0");
         check(".a['b]", "unterminated quoted string");
         check(".a[?(@.b]", "unterminated filter");

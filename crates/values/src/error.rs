@@ -179,6 +179,7 @@ impl FieldError {
             body.push_str(&match (shown, value) {
                 (Some(shown), _) => shown.to_owned(),
                 (None, Value::String(text)) => quote(text),
+                (None, Value::Number(number)) if number.is_f64() => number.as_f64().map_or_else(String::new, go::float),
                 (None, value) => go_json(value),
             });
             budget::produce(body.len());

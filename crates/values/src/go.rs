@@ -46,6 +46,25 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
+/// A float as `%v` prints it.
+///
+/// ```
+/// use kubewright_values::go;
+/// assert_eq!(go::float(2.5), "2.5");
+/// assert_eq!(go::float(100_000_000.0), "1e+08");
+/// ```
+pub fn float(number: f64) -> String {
+    if number == 0.0 || (1e-4..1e6).contains(&number.abs()) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent
+        .strip_prefix('-')
+        .map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
 /// The type of a value in a tree of plain values, as `%T` prints it. Numbers that no `int64` holds are floats.
 ///
 /// ```

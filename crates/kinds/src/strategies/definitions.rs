@@ -3,6 +3,7 @@
 //! Not here: the validation of a definition ([`kubewright_schema::definition`]), conditions and accepted names
 //! (`registry::crd`).
 
+use kubewright_schema::decode::settle_numbers;
 use kubewright_schema::definition::{check_in, unknown_formats};
 use kubewright_schema::error::FieldError;
 use serde_json::{Value, json};
@@ -56,6 +57,8 @@ fn default(object: &mut Value) {
         stored_version(object);
     }
     let Some(spec) = ensure(object, "spec") else { return };
+    // Examples, defaults and enumerations are read and written again.
+    spec.get_mut("versions").into_iter().for_each(settle_numbers);
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(false)) {
         spec.remove("preserveUnknownFields");
     }

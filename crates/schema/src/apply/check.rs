@@ -10,7 +10,7 @@ use crate::budget;
 use crate::error::quote;
 use crate::go;
 use crate::measure;
-use crate::schema::special::special;
+use crate::schema::special::{Special, special};
 use crate::schema::{Schema, Type};
 use crate::sorted::sort_by_text;
 
@@ -215,9 +215,11 @@ fn again(mut elements: Vec<(String, usize)>) -> Vec<usize> {
 
 /// The error in a scalar, or in an atomic list or map as such.
 fn wrong_leaf(value: &Value, schema: &Schema) -> Option<String> {
-    if schema.int_or_string
-        || (schema.name.is_some() && schema.properties.is_empty() && schema.type_ != Some(Type::String))
-    {
+    if schema.int_or_string || schema.special == Some(Special::Quantity) {
+        let composed = value.is_array() || value.is_object();
+        return composed.then(|| format!("expected any scalar, got &{{{}}}", go::text(value)));
+    }
+    if schema.name.is_some() && schema.properties.is_empty() && schema.type_ != Some(Type::String) {
         return None;
     }
     match (schema.type_?, value) {

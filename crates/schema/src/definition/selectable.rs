@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::check::{At, Errors};
 use crate::error::FieldError;
 use crate::schema::{SchemaRef, Type};
+use crate::structural::formless;
 
 /// How many fields there may be.
 const MAX: usize = 8;
@@ -15,7 +16,12 @@ const MAX: usize = 8;
 pub(super) fn check(errors: &mut Errors, at: &At<'_>, schema: &Value) {
     const TYPES: &str = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                          formats are allowed.";
-    let parsed = SchemaRef::from_crd(schema).ok();
+    let formless = formless(schema);
+    if let (Some(why), Some(place)) = (formless, at.path.as_str().strip_suffix("selectableFields")) {
+        let field = format!("{place}schema.openAPIV3Schema");
+        errors.push(FieldError::invalid(field, Value::from(""), why));
+    }
+    let parsed = SchemaRef::from_crd(schema).ok().filter(|_| formless.is_none());
     let mut seen = BTreeSet::new();
     for field in at.items() {
         let path = field.key("jsonPath");

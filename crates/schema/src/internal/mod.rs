@@ -43,7 +43,10 @@ pub fn show(minor: Minor, group: &str, kind: &str, path: &str, value: &Value) ->
             around(minor, group, kind, path)?
         };
     } else if value.is_object() && type_.shape == Shape::One && type_.known().is_none() {
-        // A rule about a word may show the struct that holds it.
+        // A rule about a word may show the struct that holds it; a field of any value shows its own.
+        if type_.is_any() {
+            return None;
+        }
         type_ = around(minor, group, kind, path).filter(|type_| holds(*type_, value))?;
     }
     match value {
@@ -404,6 +407,21 @@ mod tests {
             text.contains(r#""SecurityContext":{"HostNetwork":true,"HostPID":false,"#),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_field_of_any_value_shows_its_own() {
+        let path = "spec.validation.openAPIV3Schema.properties[a].default";
+        let show = |value| {
+            show(
+                Minor::V37,
+                "apiextensions.k8s.io",
+                "CustomResourceDefinition",
+                path,
+                &value,
+            )
+        };
+        assert_eq!(show(serde_json::json!({"items": {"p": 1}})), None);
     }
 
     #[test]

@@ -163,6 +163,11 @@ impl Type {
         }
     }
 
+    /// Whether it may be any value.
+    pub(super) fn is_any(self) -> bool {
+        self.name == "any"
+    }
+
     /// The text for a scalar that is absent.
     pub(super) fn zero(self) -> Value {
         match self.name {

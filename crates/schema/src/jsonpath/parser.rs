@@ -227,10 +227,10 @@ fn brackets<'a>(text: &'a str, steps: &mut Vec<Step>, nesting: usize) -> Parsed<
     Ok(&rest[1..])
 }
 
-/// One of `*`, a quoted field, an index, a slice.
+/// One of `*`, a field in single quotes, an index, a slice.
 fn element<'a>(text: &'a str, union: &mut Vec<Step>) -> Parsed<&'a str> {
-    if let Some(quote @ ('"' | '\'')) = text.chars().next() {
-        let (name, rest) = quoted(text, quote)?;
+    if text.starts_with('\'') {
+        let (name, rest) = quoted(text, '\'')?;
         union.push(Step::Field(name));
         return Ok(rest);
     }

@@ -48,16 +48,12 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool, 
     };
     let mut words = words::Words::default();
     words.check(root, at);
-    words.metadata(root, at);
     // Rules are looked at when the schema is structural and its defaults are valid.
-    let mut has_form = words.has_form;
+    let formless = formless(schema);
+    let mut has_form = words.has_form && formless.is_none();
     let mut errors = Vec::new();
-    if has_form && says_dialect(schema) {
-        if words.errors.is_empty() {
-            let detail = "OpenAPIV3Schema 'schema' is not supported";
-            errors.push(FieldError::invalid(at, json!(""), detail));
-        }
-        has_form = false;
+    if let Some(why) = formless.filter(|_| words.errors.is_empty()) {
+        errors.push(FieldError::invalid(at, json!(""), why));
     }
     if has_form {
         errors = form::check(root, at);
@@ -78,21 +74,48 @@ pub fn check_crd_schema_update(schema: &Value, at: &FieldPath, unchanged: bool, 
     errors
 }
 
-/// Whether a schema names its dialect by `$schema`, which no structural one does.
-fn says_dialect(schema: &Value) -> bool {
-    let Some(words) = schema.as_object() else {
-        return false;
+/// Why no structural schema can be made of this one (`NewStructural`).
+pub(crate) fn formless(schema: &Value) -> Option<&'static str> {
+    const TEXTS: [(&str, &str); 3] = [
+        ("id", "OpenAPIV3Schema 'id' is not supported"),
+        ("$schema", "OpenAPIV3Schema 'schema' is not supported"),
+        ("$ref", "OpenAPIV3Schema '$ref' is not supported"),
+    ];
+    const MAPS: [(&str, &str); 4] = [
+        (
+            "patternProperties",
+            "OpenAPIV3Schema 'patternProperties' is not supported",
+        ),
+        ("dependencies", "OpenAPIV3Schema 'dependencies' is not supported"),
+        ("additionalItems", "OpenAPIV3Schema 'additionalItems' is not supported"),
+        ("definitions", "OpenAPIV3Schema 'definitions' is not supported"),
+    ];
+    let words = schema.as_object()?;
+    budget::spend(32);
+    let said = |word: &str| match words.get(word) {
+        Some(Value::Object(map)) => word == "additionalItems" || !map.is_empty(),
+        value => word == "additionalItems" && value.is_some_and(|value| !value.is_null()),
     };
-    let within = |key: &str| match words.get(key) {
-        Some(Value::Array(list)) => list.iter().any(says_dialect),
-        Some(schema) => says_dialect(schema),
-        None => false,
-    };
-    !text(words, "$schema").is_empty()
-        || object(words, "properties").is_some_and(|fields| fields.values().any(says_dialect))
-        || ["items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"]
-            .into_iter()
-            .any(within)
+    let texts = TEXTS.iter().find(|(word, _)| !text(words, word).is_empty());
+    if let Some((_, why)) = texts.or_else(|| MAPS.iter().find(|(word, _)| said(word))) {
+        return Some(*why);
+    }
+    let each = |word: &str| list(words, word).iter().find_map(formless);
+    let one = |word: &str| words.get(word).and_then(formless);
+    let conditions = one("not").or_else(|| ["allOf", "anyOf", "oneOf"].into_iter().find_map(each));
+    if conditions.is_some() {
+        return conditions;
+    }
+    if words.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+        return Some("internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined");
+    }
+    if words.get("items").is_some_and(Value::is_array) {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array");
+    }
+    let properties = object(words, "properties").into_iter().flat_map(Map::values);
+    one("items")
+        .or_else(|| properties.into_iter().find_map(formless))
+        .or_else(|| one("additionalProperties"))
 }
 
 /// The word as an object with something in it.
@@ -162,7 +185,7 @@ fn defaults(schema: &Map<String, Value>, at: &FieldPath, errors: &mut Vec<FieldE
     }
     let mut wrong = validate_default(value, &parsed, &at);
     if wrong.is_empty() {
-        wrong = rules::check_default(&parsed, value, &at, patterns);
+        errors.extend(rules::check_default(&parsed, value, &at, patterns));
     }
     // The path of an item is put together as that of a field.
     let items = format!("{at}[");
@@ -250,6 +273,80 @@ mod tests {
         check(
             field(json!({"type": "string", "maxLength": 1, "default": "abc"})),
             &["properties[a].default: Too long: may not be more than 1 byte"],
+        );
+    }
+
+    /// As kube-apiserver 1.37 answers.
+    #[test]
+    fn one_kind_of_mistake_hides_others() {
+        let default = json!({"type": "integer", "maximum": 1, "default": 2});
+        let kept = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": false});
+        let bad = json!({"type": "string", "pattern": "("});
+        // Without a structural schema neither its form nor its defaults are looked at.
+        check(
+            properties(json!({"a": kept, "b": default, "c": bad, "d": {"type": "array"}, "e": {}})),
+            &["properties[a].x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined"],
+        );
+        check(
+            properties(json!({"a": {"type": "object", "patternProperties": {"x": {}}}, "c": bad})),
+            &["properties[a].patternProperties: Forbidden: patternProperties is not supported"],
+        );
+        // A pattern is a matter of form, so that defaults wait for it.
+        check(
+            properties(json!({"b": default, "c": bad, "d": {"type": "string", "anyOf": [{"pattern": "("}]}})),
+            &[
+                "properties[c].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`",
+                "properties[d].anyOf[0].pattern: Invalid value: \"(\": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`",
+            ],
+        );
+        check(
+            properties(json!({"b": {"type": "string", "anyOf": [{"additionalProperties": false}]}})),
+            &[],
+        );
+    }
+
+    /// As kube-apiserver 1.37 answers.
+    #[test]
+    fn metadata_has_no_defaults() {
+        let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true});
+        check(
+            properties(json!({"apiVersion": {"type": "string", "default": "v1"},
+                "metadata": {"type": "object", "properties": {"name": {"type": "string", "default": "x"}}}})),
+            &[
+                "properties[apiVersion].default: Forbidden: must not be set in top-level apiVersion",
+                "properties[metadata].properties[name].default: Forbidden: must not be set in top-level metadata",
+            ],
+        );
+        let labels = json!({"type": "object", "additionalProperties": {"type": "string", "default": "x"}});
+        let mut holder = embedded.clone();
+        holder["properties"] =
+            json!({"metadata": {"type": "object", "properties": {"labels": labels, "more": embedded}}});
+        check(
+            properties(json!({"a": holder})),
+            &[
+                "properties[a].properties[metadata].properties[labels].additionalProperties.default: Forbidden: must not be set inside additionalProperties applying to object metadata",
+                "properties[a].properties[metadata].properties[more].x-kubernetes-embedded-resource: Forbidden: must not be used inside of resource meta",
+            ],
+        );
+    }
+
+    /// As kube-apiserver 1.37 answers.
+    #[test]
+    fn lists_in_defaults() {
+        let set = json!({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}, "default": ["a", "a"]});
+        check(properties(json!({"a": set})), &[]);
+        let rule = json!([{"rule": "self != 'a'"}]);
+        let items = json!({"type": "string", "maxLength": 1, "x-kubernetes-validations": rule});
+        let list = |default: Value| {
+            properties(json!({"a": {"type": "array", "items": items, "default": default, "maxItems": 9}}))
+        };
+        check(
+            list(json!(["a"])),
+            &["properties[a].default[0]: Invalid value: \"a\": failed rule: self != 'a'"],
+        );
+        check(
+            list(json!(["bb"])),
+            &["properties[a].default.[0]: Too long: may not be more than 1 byte"],
         );
     }
 

@@ -23,6 +23,7 @@ mod validate;
 
 pub use crate::schema::go::{go_normalize, go_normalize_read};
 pub use convert::{convert, convert_check};
+pub(crate) use crd_rules::formless;
 pub use crd_rules::{check_crd_schema, check_crd_schema_update};
 pub use default::default;
 pub use kubewright_values::formats::is_known as is_known_format;

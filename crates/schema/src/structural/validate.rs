@@ -21,7 +21,6 @@ use crate::path::FieldPath;
 use crate::schema::{ListType, Schema, SchemaRef, Type};
 use crate::sorted::sort_by_text;
 use crate::{budget, measure};
-use kubewright_values::formats;
 pub(super) use scalars::type_of;
 
 /// The errors in `value`; empty when there are none.
@@ -47,7 +46,8 @@ pub(super) fn validate_default(value: &Value, schema: &SchemaRef, at: &FieldPath
         of_default: true,
         ..Validator::new(at)
     };
-    validator.errors(value, schema)
+    // Whether items of sets and maps are unique is not asked of defaults.
+    validator.value(value, schema, &Place::ROOT, None).errors
 }
 
 /// The errors in a value that replaces `old`: mistakes in unchanged parts are left alone (ratcheting), and those of
@@ -277,22 +277,21 @@ impl Validator {
             _ if schema.int_or_string && self.of_default => return,
             _ if schema.int_or_string => &[Type::Integer, Type::String],
             Some(type_) => std::slice::from_ref(type_),
-            None => return,
+            None => &[],
         };
+        let expected = self.format(schema);
+        if allowed.is_empty() && expected.is_empty() {
+            return;
+        }
         outcome.checks += 1;
         let words = || allowed.iter().map(|type_| type_.as_str()).collect::<Vec<_>>().join(",");
         if value.is_null() {
-            if !schema.nullable {
+            if !schema.nullable && !allowed.is_empty() {
                 outcome.fail(self.wrong_type(path, words, "null"));
             }
             return;
         }
         let (type_, format) = type_of(value);
-        let expected = schema
-            .format
-            .as_deref()
-            .filter(|format| formats::is_known(format))
-            .unwrap_or_default();
         let has = |word: &str| allowed.iter().any(|type_| type_.as_str() == word);
         // Beyond these, floats do not tell one whole number from the next.
         const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
@@ -308,13 +307,8 @@ impl Validator {
             }
             return;
         }
-        if is_text_or_list
-            && !expected.is_empty()
-            && !has("number")
-            && !has("integer")
-            && (value.is_string() || fits)
-            && has(type_)
-        {
+        // Lists, too, are taken for what has a format of texts, as upstream takes them.
+        if is_text_or_list && !expected.is_empty() && !has("number") && !has("integer") {
             return;
         }
         if !fits {

@@ -6,6 +6,7 @@ use super::{flag, has, list, object, text};
 use crate::budget;
 use crate::error::FieldError;
 use crate::path::FieldPath;
+use crate::schema::Pattern;
 
 type Schema = Map<String, Value>;
 
@@ -69,10 +70,25 @@ impl Form {
         if level == Level::Root && has(schema, "additionalProperties") {
             self.forbidden(at.key("additionalProperties"), "must not be used at the root");
         }
+        if text(schema, "type") == "array" && !has(schema, "items") {
+            self.required(at.key("items"), "must be specified");
+        }
+        self.pattern(schema, at);
         self.extensions(schema, at);
         self.type_(schema, level, at);
         self.embedded(schema, level, at);
         self.combinators(schema, level, at);
+    }
+
+    fn pattern(&mut self, schema: &Schema, at: &FieldPath) {
+        let pattern = text(schema, "pattern");
+        if !pattern.is_empty()
+            && let Err(error) = Pattern::new(pattern).check()
+        {
+            let detail = format!("must be a valid regular expression, but isn't: {error}");
+            self.errors
+                .push(FieldError::invalid(at.key("pattern"), pattern, detail));
+        }
     }
 
     fn extensions(&mut self, schema: &Schema, at: &FieldPath) {
@@ -207,6 +223,7 @@ impl Form {
     /// A schema in a combinator restricts values, and does not define their types.
     fn nested(&mut self, schema: &Schema, at: &FieldPath) {
         budget::spend(16);
+        self.pattern(schema, at);
         for key in ["type", "title", "description"] {
             if !text(schema, key).is_empty() {
                 self.forbidden(at.key(key), "must be empty to be structural");
@@ -218,7 +235,8 @@ impl Form {
             "x-kubernetes-list-type",
             "x-kubernetes-map-type",
         ] {
-            if has(schema, key) {
+            // That there are no further properties is as if nothing was said of them.
+            if has(schema, key) && (key != "additionalProperties" || schema[key] != Value::Bool(false)) {
                 self.forbidden(at.key(key), "must be undefined to be structural");
             }
         }

@@ -10,7 +10,7 @@ use crate::budget;
 use crate::error::{FieldError, Reason};
 use crate::path::FieldPath;
 use crate::rules;
-use crate::schema::{Pattern, SchemaRef, Type};
+use crate::schema::{SchemaRef, Type};
 
 type Schema = Map<String, Value>;
 
@@ -47,6 +47,45 @@ impl Default for Words {
     }
 }
 
+/// What may be said where a schema stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Why there may be no default.
+    no_default: Option<&'static str>,
+    /// Whether it describes the metadata, kind or version of a resource.
+    in_metadata: bool,
+}
+
+impl Place {
+    /// That of a property; `root`: of the whole schema.
+    fn property(self, schema: &Schema, root: bool, name: &str) -> Self {
+        let no_default = match name {
+            "metadata" => "must not be set in top-level metadata",
+            "kind" => "must not be set in top-level kind",
+            "apiVersion" => "must not be set in top-level apiVersion",
+            _ => return self,
+        };
+        Self {
+            no_default: if root { Some(no_default) } else { self.no_default },
+            in_metadata: self.in_metadata || root || flag(schema, "x-kubernetes-embedded-resource"),
+        }
+    }
+
+    /// That of the values of a map.
+    fn values(self) -> Self {
+        // Without the value it would not be known what to prune.
+        const IN_METADATA: &str = "must not be set inside additionalProperties applying to object metadata";
+        Self {
+            no_default: if self.in_metadata {
+                Some(IN_METADATA)
+            } else {
+                self.no_default
+            },
+            ..self
+        }
+    }
+}
+
 impl Words {
     fn forbidden(&mut self, at: &FieldPath, key: &str, detail: &str) {
         self.errors.push(FieldError::forbidden(at.key(key), detail));
@@ -73,53 +112,49 @@ impl Words {
         self.errors.push(error.counted());
     }
 
+    /// Checks a whole schema.
+    pub(super) fn check(&mut self, root: &Schema, at: &FieldPath) {
+        self.level(root, at, Place::default(), true);
+    }
+
     /// Checks a schema and all below it.
-    pub(super) fn check(&mut self, schema: &Schema, at: &FieldPath) {
+    fn level(&mut self, schema: &Schema, at: &FieldPath, place: Place, root: bool) {
         // Each word is asked for.
         budget::spend(32);
+        if let Some(detail) = place.no_default.filter(|_| has(schema, "default")) {
+            self.forbidden(at, "default", detail);
+        }
+        if place.in_metadata && flag(schema, "x-kubernetes-embedded-resource") {
+            let detail = "must not be used inside of resource meta";
+            self.forbidden(at, "x-kubernetes-embedded-resource", detail);
+        }
         self.not_supported(schema, at);
         self.type_(schema, at);
         self.additional(schema, at);
         self.extensions(schema, at);
-        self.pattern(schema, at);
         self.rules(schema, at);
-        if flag(schema, "x-kubernetes-embedded-resource") {
-            self.metadata(schema, at);
-        }
         for (name, property) in object(schema, "properties").into_iter().flatten() {
-            self.maybe(property, &at.key("properties").map_key(name));
+            let below = place.property(schema, root, name);
+            self.maybe(property, &at.key("properties").map_key(name), below);
         }
-        for key in ["items", "additionalProperties", "not"] {
+        if let Some(values) = object(schema, "additionalProperties") {
+            self.level(values, &at.key("additionalProperties"), place.values(), false);
+        }
+        for key in ["items", "not"] {
             if let Some(schema) = object(schema, key) {
-                self.check(schema, &at.key(key));
+                self.level(schema, &at.key(key), place, false);
             }
         }
         for key in ["allOf", "anyOf", "oneOf"] {
             for (i, schema) in list(schema, key).iter().enumerate() {
-                self.maybe(schema, &at.key(key).index(i));
+                self.maybe(schema, &at.key(key).index(i), place);
             }
         }
     }
 
-    /// The fields that all resources have are known, and have no defaults.
-    pub(super) fn metadata(&mut self, resource: &Schema, at: &FieldPath) {
-        let Some(metadata) = object(resource, "properties").and_then(|properties| object(properties, "metadata"))
-        else {
-            return;
-        };
-        let at = at.key("properties").map_key("metadata");
-        let fields = object(metadata, "properties").into_iter().flatten();
-        let fields = fields.filter_map(|(name, field)| Some((field.as_object()?, at.key("properties").map_key(name))));
-        for (schema, at) in std::iter::once((metadata, at.clone())).chain(fields.collect::<Vec<_>>()) {
-            if has(schema, "default") {
-                self.forbidden(&at, "default", "must not be set in top-level metadata");
-            }
-        }
-    }
-
-    fn maybe(&mut self, schema: &Value, at: &FieldPath) {
+    fn maybe(&mut self, schema: &Value, at: &FieldPath, place: Place) {
         match schema.as_object() {
-            Some(schema) => self.check(schema, at),
+            Some(schema) => self.level(schema, at, place, false),
             None => {
                 self.has_form = false;
                 self.errors
@@ -159,7 +194,6 @@ impl Words {
             word if Type::parse(word).is_none() => {
                 self.unsupported(at.key("type"), word, &super::TYPES);
             }
-            "array" if !has(schema, "items") => self.required(at.key("items"), "must be specified"),
             _ => {}
         }
     }
@@ -174,18 +208,9 @@ impl Words {
         }
     }
 
-    fn pattern(&mut self, schema: &Schema, at: &FieldPath) {
-        let pattern = text(schema, "pattern");
-        if !pattern.is_empty()
-            && let Err(error) = Pattern::new(pattern).check()
-        {
-            let detail = format!("must be a valid regular expression, but isn't: {error}");
-            self.invalid(at.key("pattern"), pattern.into(), &detail);
-        }
-    }
-
     fn extensions(&mut self, schema: &Schema, at: &FieldPath) {
         if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
+            self.has_form = false;
             self.invalid(
                 at.key("x-kubernetes-preserve-unknown-fields"),
                 false.into(),
@@ -249,7 +274,8 @@ impl Words {
         match text(items, "type") {
             "object" if text(items, "x-kubernetes-map-type") != "atomic" => {
                 let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-                self.invalid(at.key("x-kubernetes-map-type"), value("x-kubernetes-map-type"), detail);
+                // The value is that of the other word, as upstream shows it.
+                self.invalid(at.key("x-kubernetes-map-type"), value("x-kubernetes-list-type"), detail);
             }
             "array" if !matches!(text(items, "x-kubernetes-list-type"), "" | "atomic") => {
                 let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
@@ -295,7 +321,8 @@ impl Words {
             let at = at.key("properties").map_key(name);
             if matches!(text(property, "type"), "object" | "array") {
                 let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                self.invalid(at.key("type"), text(property, "type").into(), detail);
+                // The type is that of the items, as upstream shows it.
+                self.invalid(at.key("type"), text(items, "type").into(), detail);
             }
             if flag(property, "nullable") {
                 self.forbidden(

@@ -1,6 +1,6 @@
 //! Texts and numbers: their lengths, patterns, formats, ranges and factors.
 
-use kubewright_values::formats;
+use kubewright_values::{formats, go};
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome, Validator};
@@ -34,19 +34,30 @@ pub(in crate::structural) fn type_of(value: &Value) -> (&'static str, &'static s
     }
 }
 
-pub(super) fn go_number(number: f64) -> String {
-    if number == 0.0 || (1e-4..1e21).contains(&number.abs()) {
-        return number.to_string();
+/// A bound of a number: whole beside a whole number.
+fn bound_text(bound: f64, value: &Value) -> String {
+    if value.is_i64() {
+        bound.trunc().to_string()
+    } else {
+        go::float(bound)
     }
-    let text = format!("{number:e}");
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, digits) = exponent
-        .strip_prefix('-')
-        .map_or(('+', exponent), |digits| ('-', digits));
-    format!("{mantissa}e{sign}{digits:0>2}")
 }
 
 impl Validator {
+    /// The format of a schema as far as its type has formats (`StripUnsupportedFormatsPostProcess`).
+    pub(super) fn format<'s>(&self, schema: &'s Schema) -> &'s str {
+        let format = schema.format.as_deref().unwrap_or_default();
+        let of_numbers = matches!(format, "int32" | "int64" | "float" | "double");
+        let is_known = match schema.type_.filter(|_| !schema.int_or_string) {
+            _ if self.of_default => formats::is_known(format),
+            None | Some(Type::String) => formats::is_known(format) && !of_numbers,
+            Some(Type::Integer) => matches!(format, "int32" | "int64"),
+            Some(Type::Number) => matches!(format, "float" | "double"),
+            Some(_) => false,
+        };
+        if is_known { format } else { "" }
+    }
+
     /// The first of length and pattern that fails is the only one reported; the format is apart.
     pub(super) fn text(&self, text: &str, value: &Value, schema: &Schema, path: &Place<'_>, outcome: &mut Outcome) {
         outcome.checks += 1;
@@ -105,12 +116,12 @@ impl Validator {
                 let detail = |path: &str| {
                     format!(
                         "factor MultipleOf declared for {path} must be positive: {}",
-                        go_number(factor)
+                        bound_text(factor, value)
                     )
                 };
                 outcome.fail(self.error(Reason::Invalid, path, Some(&shown), detail));
             } else if !is_multiple(number, factor) {
-                let what = || format!("should be a multiple of {}", go_number(factor));
+                let what = || format!("should be a multiple of {}", bound_text(factor, value));
                 outcome.fail(self.invalid(path, value, what));
             }
         }
@@ -119,14 +130,14 @@ impl Validator {
             && (number > max || (schema.exclusive_maximum && number == max))
         {
             let or_equal = or_equal(schema.exclusive_maximum);
-            let what = || format!("should be less than {or_equal}{}", go_number(max));
+            let what = || format!("should be less than {or_equal}{}", bound_text(max, value));
             outcome.fail(self.invalid(path, value, what));
         }
         if let Some(min) = self.bound(schema.minimum, "Minimum boundary", value, schema, path, outcome)
             && (number < min || (schema.exclusive_minimum && number == min))
         {
             let or_equal = or_equal(schema.exclusive_minimum);
-            let what = || format!("should be greater than {or_equal}{}", go_number(min));
+            let what = || format!("should be greater than {or_equal}{}", bound_text(min, value));
             outcome.fail(self.invalid(path, value, what));
         }
     }
@@ -153,7 +164,10 @@ impl Validator {
     /// Whether the number fits the width that type and format give it; `what` it is (`IsValueValidAgainstRange`).
     fn range(&self, number: f64, value: &Value, schema: &Schema, path: &Place<'_>, what: &str) -> Option<Failure> {
         let type_ = schema.type_.filter(|_| !schema.int_or_string)?;
-        let format = schema.format.as_deref().unwrap_or_default();
+        let format = match self.of_default {
+            true => schema.format.as_deref().unwrap_or_default(),
+            false => self.format(schema),
+        };
         let whole = value
             .as_i64()
             .or_else(|| (number.fract() == 0.0 && number.abs() < 9.2e18).then_some(number as i64));

@@ -1,6 +1,5 @@
 //! Recorded errors, the words that no recording has, and properties over any value and any schema.
 
-use super::scalars::go_number;
 use super::*;
 use proptest::prelude::*;
 
@@ -181,18 +180,49 @@ fn recorded_errors() {
     assert_eq!(crate::error::aggregate(&errors), "spec: Required value");
 }
 
+/// As kube-apiserver 1.37 answers: a type has formats of its own, and a schema without a type may have one of texts.
 #[test]
-fn numbers_print_as_go_prints_them() {
-    for (number, text) in [
-        (5.0, "5"),
-        (0.5, "0.5"),
-        (-3.25, "-3.25"),
-        (1e21, "1e+21"),
-        (1e-7, "1e-07"),
-        (0.0, "0"),
-        (65535.0, "65535"),
+fn formats_belong_to_types() {
+    let check = |schema: Value, value: Value, expected: &[&str]| {
+        let schema = SchemaRef::from_crd(&schema).expect("a schema");
+        let errors: Vec<String> = validate(&value, &schema, &FieldPath::new("a"))
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(errors, expected, "{value}");
+    };
+    check(json!({"type": "string", "format": "date-time"}), json!([]), &[]);
+    check(
+        json!({"type": "string", "format": "nope"}),
+        json!([]),
+        &[r#"a: Invalid value: "array":  in body must be of type string: "array""#],
+    );
+    check(
+        json!({"format": "date"}),
+        json!({"b": 1}),
+        &[r#"a: Invalid value: "":  in body must be of type date: """#],
+    );
+    check(json!({"format": "date"}), json!([1]), &[]);
+    check(json!({"format": "date"}), Value::Null, &[]);
+    let bound = "Maximum boundary value must be of type integer (default format) in ";
+    check(
+        json!({"type": "integer", "format": "nope", "maximum": 1.5}),
+        json!(1),
+        &[&format!("a: Invalid value: \"\": {bound}")],
+    );
+}
+
+/// As kube-apiserver 1.37 answers: a bound beside a float is one, and shown as Go shows it.
+#[test]
+fn bounds_are_shown_as_the_number_is() {
+    let schema = SchemaRef::from_crd(&json!({"type": "number", "maximum": 100_000_000})).expect("a schema");
+    for (value, shown, bound) in [
+        (json!(200_000_000), "200000000", "100000000"),
+        (json!(200_000_000.5), "2.000000005e+08", "1e+08"),
     ] {
-        assert_eq!(go_number(number), text);
+        let errors = validate(&value, &schema, &FieldPath::new("a"));
+        let expected = format!("a: Invalid value: {shown}:  in body should be less than or equal to {bound}");
+        assert_eq!(errors[0].to_string(), expected);
     }
 }
 
