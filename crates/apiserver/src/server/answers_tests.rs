@@ -26,6 +26,10 @@ fn server(minor: Minor) -> ApiServer {
 
 /// Sends a request: `merge`, `json`, `strategic-merge` and `apply` are patches of these types.
 fn send(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {
+    send_as(api, UserInfo::admin(), line, body)
+}
+
+fn send_as(api: &ApiServer, user: UserInfo, line: &str, body: &Value) -> (u16, Value) {
     let (method, uri) = line.split_once(' ').expect("method and path");
     let (method, media) = match method {
         "merge" | "json" | "strategic-merge" => ("PATCH", format!("application/{method}-patch+json")),
@@ -34,7 +38,7 @@ fn send(api: &ApiServer, line: &str, body: &Value) -> (u16, Value) {
     };
     let request = Request::builder().method(method).uri(uri).header("content-type", media);
     let request = request.body(text(body)).expect("a request");
-    let response = api.handle(request, UserInfo::admin()).now_or_never();
+    let response = api.handle(request, user).now_or_never();
     let (parts, body) = response.expect("nothing waits here").into_parts();
     let Ok(bytes) = body.whole() else {
         panic!("no watch was asked for")
@@ -122,6 +126,194 @@ fn only_what_cannot_be_read_is_deleted_as_such() {
         check("/a", json!({ OPTION: true, field: value }), 422, &why);
     }
     check("/a", json!({ OPTION: false, "gracePeriodSeconds": 0 }), 200, "");
+}
+
+#[test]
+fn deleting_what_cannot_be_read_is_a_permission_of_its_own() {
+    const VERB: &str = "unsafe-delete-ignore-read-errors";
+    let api = server(Minor::V37);
+    let role = |verbs: &[&str]| {
+        let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]);
+        json!({"metadata": {"name": "r"}, "rules": rules})
+    };
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/role";
+    let subjects = json!([{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}]);
+    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    let bound = json!({"metadata": {"name": "r"}, "roleRef": of, "subjects": subjects});
+    check(&api, &format!("POST {roles}s"), &role(&["delete"]), 201, "");
+    check(&api, &format!("POST {roles}bindings"), &bound, 201, "");
+    let line = format!("DELETE {MAPS}/b?ignoreStoreReadErrorWithClusterBreakingPotential=true");
+    let ask = || {
+        let (code, answer) = send_as(&api, UserInfo::authenticated("bob", ["devs"]), &line, &Value::Null);
+        (code, answer["message"].clone())
+    };
+    let why = format!("configmaps \"b\" is forbidden: not permitted to do {VERB:?}, reason: ");
+    assert_eq!(ask(), (403, json!(why)));
+    check(&api, &format!("PUT {roles}s/r"), &role(&["delete", VERB]), 200, "");
+    assert_eq!(ask(), (404, json!("configmaps \"b\" not found")));
+}
+
+/// Sends a request with these headers: the code and the text of the answer.
+fn ask(api: &ApiServer, line: &str, accept: &str, media: &str, body: &'static str) -> (u16, String) {
+    let (method, uri) = line.split_once(' ').expect("method and path");
+    let request = Request::builder().method(method).uri(uri).header("accept", accept);
+    let request = request
+        .header("content-type", media)
+        .body(body.into())
+        .expect("a request");
+    let response = api.handle(request, UserInfo::admin()).now_or_never();
+    let (parts, body) = response.expect("nothing waits here").into_parts();
+    let Ok(bytes) = body.whole() else {
+        panic!("no watch was asked for")
+    };
+    (parts.status.as_u16(), String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[test]
+fn what_a_path_takes_comes_before_what_it_gives() {
+    const MERGE: &str = "application/merge-patch+json";
+    const NO_FORM: &str = "the body of the request was in an unknown format";
+    let api = server(Minor::V37);
+    check(&api, &format!("POST {MAPS}"), &map(), 201, "");
+    let pods = "/api/v1/namespaces/default/pods";
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    check(&api, &format!("POST {pods}"), &pod, 201, "");
+    let (one, none) = (format!("{MAPS}/a"), format!("{MAPS}/none"));
+    for (line, accept, media, body, code, said) in [
+        (
+            format!("PATCH {one}"),
+            "bad",
+            "application/json",
+            "{}",
+            415,
+            "415: Unsupported",
+        ),
+        (format!("PATCH {one}"), "bad", MERGE, "{}", 406, "406: Not Acceptable"),
+        (format!("PATCH {none}"), "", MERGE, "- a", 400, "invalid JSON patch"),
+        (format!("PATCH {none}"), "", MERGE, "[]", 404, "not found"),
+        // A connection is no document.
+        (
+            format!("GET {pods}/p/attach"),
+            "text/html",
+            "",
+            "",
+            400,
+            "pod p does not have a host",
+        ),
+        (format!("PUT {one}"), "", "application/json;foo", "{}", 415, NO_FORM),
+        (format!("DELETE {none}"), "", "application/json;foo", "{}", 415, NO_FORM),
+        (
+            format!("PUT {one}"),
+            "",
+            "application/json; charset=utf-8",
+            "{}",
+            400,
+            "undeterminable",
+        ),
+    ] {
+        let (got, answer) = ask(&api, &line, accept, media, body);
+        assert!(
+            got == code && answer.contains(said),
+            "{line} {accept} {media}: {got} {answer}"
+        );
+    }
+}
+
+#[test]
+fn a_quantity_is_any_scalar_to_an_apply() {
+    let api = server(Minor::V37);
+    let quota = |value: Value| {
+        let hard = json!({"pods": 1, "x": value});
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}})
+    };
+    let line = "apply /api/v1/namespaces/default/resourcequotas/q?fieldManager=m";
+    for (value, shown) in [(json!({}), "map[]"), (json!([1]), "[1]")] {
+        let said = format!(".spec.hard.x: expected any scalar, got &{{{shown}}}");
+        check(&api, line, &quota(value), 500, &said);
+    }
+}
+
+#[test]
+fn a_namespace_is_compared_before_a_name() {
+    let api = server(Minor::V37);
+    check(&api, &format!("POST {MAPS}"), &map(), 201, "");
+    check(&api, &format!("POST {DEPLOYMENTS}"), &deployment(), 201, "");
+    let other = json!({"metadata": {"name": "other", "namespace": "other"}});
+    let said = "the namespace of the provided object does not match the namespace sent on the request";
+    check(&api, &format!("merge {MAPS}/a"), &other, 400, said);
+    check(&api, &format!("merge {DEPLOYMENTS}/d/scale"), &other, 400, said);
+    let whole = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": other["metadata"]});
+    check(&api, &format!("PUT {DEPLOYMENTS}/d/scale"), &whole, 400, said);
+}
+
+#[test]
+fn requests_without_bytes_are_null() {
+    let api = server(Minor::V37);
+    let requests = "POST /apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let request = json!({"metadata": {"name": "a"}, "spec": {"usages": ["server auth"], "signerName": "x.io/s"}});
+    let said = "spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST";
+    check(&api, requests, &request, 422, said);
+    let bundles = "POST /apis/certificates.k8s.io/v1/clustertrustbundles";
+    let bundle = json!({"metadata": {}, "spec": {"signerName": "x.io/s", "trustBundle": "x"}});
+    let required = "metadata.name: Required value: name or generateName is required";
+    let said = format!("is invalid: [{required}, spec.trustBundle: Invalid value");
+    check(&api, bundles, &bundle, 422, &said);
+}
+
+#[test]
+fn numbers_of_a_definition_are_settled() {
+    let api = server(Minor::V37);
+    let number = json!({"type": "number", "default": 1.0, "enum": [1.0, 2.5]});
+    let schema = json!({"type": "object", "properties": {"a": number}});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let names = json!({"plural": "gears", "kind": "Gear"});
+    let spec = json!({"group": "example.com", "names": names, "scope": "Cluster", "versions": [version]});
+    let definition = json!({"metadata": {"name": "gears.example.com"}, "spec": spec});
+    let line = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, answer) = send(&api, line, &definition);
+    let a = &answer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["a"];
+    assert_eq!(
+        (code, a["default"].to_string(), a["enum"].to_string()),
+        (201, "1".into(), "[1,2.5]".into())
+    );
+}
+
+#[test]
+fn names_in_backticks_came_with_a_version() {
+    const EXPRESSION: &str = "object.metadata.labels.`a.b/c-d` == 'x'";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let policy = json!({
+        "metadata": {"name": "p"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": EXPRESSION}]},
+    });
+    let rule = json!({"rule": "!has(self.`a.b/c-d`) || self.`a.b/c-d` == 'x'"});
+    let values = json!({"type": "string"});
+    let spec = json!({"type": "object", "additionalProperties": values, "x-kubernetes-validations": [rule], "maxProperties": 9});
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    let definition = json!({
+        "metadata": {"name": "gears.example.com"},
+        "spec": {
+            "group": "example.com", "names": {"plural": "gears", "kind": "Gear"}, "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let policies = "POST /apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let definitions = "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (minor, code, said) in [(Minor::V36, 422, "unsupported syntax: '`'"), (Minor::V37, 201, "")] {
+        let api = server(minor);
+        check(&api, policies, &policy, code, said);
+        check(&api, definitions, &definition, code, said);
+    }
+    let api = server(Minor::V37);
+    check(&api, definitions, &definition, 201, "");
+    let gear = |value: &str| {
+        let spec = json!({"a.b/c-d": value});
+        json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": value}, "spec": spec})
+    };
+    let gears = "POST /apis/example.com/v1/namespaces/default/gears";
+    check(&api, gears, &gear("x"), 201, "");
+    check(&api, gears, &gear("y"), 422, "failed rule: !has(self.`a.b/c-d`)");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::route::{ResourcePath, Verb};
 use super::watch::MAX_SELECTOR;
 use crate::audit::Entry;
 use crate::authorization::{Attributes, impersonation, refused};
+use crate::model::Resource;
 use crate::model::status::Status;
 use crate::model::user::UserInfo;
 use crate::wire::query::Query;
@@ -49,6 +50,19 @@ pub(crate) fn resource_attributes(path: &ResourcePath, verb: Option<Verb>, query
         attributes.label_selector = selector.requirements().to_vec();
     }
     attributes
+}
+
+/// The attributes of something that a request does beside what its method says.
+pub(super) fn further_attributes(verb: &str, resource: &Resource, namespace: &str, name: &str) -> Attributes {
+    Attributes {
+        verb: verb.to_owned(),
+        group: resource.group.to_string(),
+        version: resource.version.to_string(),
+        resource: resource.plural.to_string(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        ..Attributes::default()
+    }
 }
 
 /// Why a request is not answered.

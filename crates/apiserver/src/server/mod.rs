@@ -526,8 +526,14 @@ impl Inner {
             return refuse(&status);
         }
         let streams = matches!(verb, Verb::List | Verb::Watch);
+        // What a path takes comes before what it gives.
+        let is_unrouted =
+            early.is_none() && verb == Verb::Patch && resource.custom.is_none() && !patch::is_routed(headers);
         let output = match special::review::output(&resource, headers, query, streams) {
             Ok(output) => output,
+            // A connection is no document.
+            Err(_) if matches!(endpoint, Ok(Endpoint::Connect(_))) => negotiate::of_failure(headers, query),
+            Err(_) if is_unrouted => return refuse(&patch::unrouted()),
             Err(status) => {
                 let early = early.map(|why| why.status(&resource, path.name.as_deref().unwrap_or("")));
                 return refuse(&early.unwrap_or(status));

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use kubewright_schema::decode::{self as schema_decode};
 use kubewright_schema::error::FieldError;
 use kubewright_schema::go::{self, TypeMismatch};
@@ -53,6 +54,19 @@ const BUILT_IN_PATCHES: &str = "application/json-patch+json, application/merge-p
                                 application/apply-patch+yaml";
 const CUSTOM_PATCHES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
+const NO_JSON: &str = "invalid JSON patch";
+
+/// Whether a path takes the content type, which may be a list; only the patch itself looks at the whole text.
+pub(super) fn is_routed(headers: &HeaderMap) -> bool {
+    let list = negotiate::content_type(headers);
+    list.split(',').any(|one| PATCHES.contains(&one.trim()))
+}
+
+/// 415 where a path does not take the content type.
+pub(super) fn unrouted() -> Status {
+    Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()
+}
+
 /// The largest number of operations in a JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
@@ -65,8 +79,9 @@ impl Call<'_> {
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let resource = self.resource.clone();
         let patch = self.read_patch(kind, options.field_validation).map_err(|status| {
-            // A patch is read when there is something to apply it to.
+            // A patch is read when there is something to apply it to; whether it is JSON is known before.
             match self.server.storage.get(&resource.store, &self.key()) {
+                None if status.message == NO_JSON => status,
                 Some(_) => status,
                 None => Status::not_found(&resource, self.name()),
             }
@@ -82,8 +97,8 @@ impl Call<'_> {
                 let again = || self.read_patch(kind, how);
                 let patch = sent.take().map_or_else(again, Ok)?;
                 let mut new = patch.finished(old, &resource, &kinds, part == Part::Main, how, &again, warnings)?;
-                self.fit_name(&new)?;
                 self.fit_namespace(&mut new)?;
+                self.fit_name(&new)?;
                 // The version is looked at after the plugins that may change it; custom resources may be patched to
                 // have none.
                 if resource.custom.is_some() && object::text(&new, "resourceVersion").is_empty() {
@@ -112,8 +127,7 @@ impl Call<'_> {
             "application/strategic-merge-patch+json" => {
                 return Err(Status::unsupported_media_type(CUSTOM_PATCHES));
             }
-            // The path takes a list of types, and only the patch itself looks at the whole text.
-            list if list.split(',').any(|one| PATCHES.contains(&one.trim())) => {
+            _ if is_routed(self.headers) => {
                 return Err(Status::unsupported_media_type(match self.resource.custom {
                     None => BUILT_IN_PATCHES,
                     Some(_) => CUSTOM_PATCHES,
@@ -121,11 +135,7 @@ impl Call<'_> {
             }
             // `crdHandler` checks the patch type only with the patch; for built-in kinds the path does.
             _ if self.resource.custom.is_some() => return Err(Status::unsupported_media_type(CUSTOM_PATCHES)),
-            _ => {
-                return Err(
-                    Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details(),
-                );
-            }
+            _ => return Err(unrouted()),
         })
     }
 
@@ -134,7 +144,7 @@ impl Call<'_> {
         let careless = how == FieldValidation::Ignore;
         let decoded = schema_decode::json(self.body).map_err(|error| match kind {
             // It is looked at before it is decoded, because it is entered in the audit log (`validateAndTranscodePatch`).
-            _ if self.server.config.minor >= Minor::V37 => Status::bad_request("invalid JSON patch"),
+            _ if self.server.config.minor >= Minor::V37 => Status::bad_request(NO_JSON),
             PatchType::Merge if careless => Status::bad_request(BAD_MERGE_PATCH),
             _ => undecoded(kind, careless, &error.to_string()),
         })?;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WARNING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -72,10 +72,12 @@ impl Reply {
     }
 
     pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
-        Reply::new(
+        let mut reply = Reply::new(
             code,
             Content::Text("text/plain; charset=utf-8", Bytes::from(text.into())),
-        )
+        );
+        reply.headers.push((X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()));
+        reply
     }
 }
 
@@ -216,12 +218,7 @@ impl Responder<'_> {
 
     /// The response of a failure, always a Status.
     pub(crate) fn fail(&self, status: &Status) -> Response<Body> {
-        // A client that takes none of the forms gets one for people (`WriteRawJSON`).
-        let raw = Output {
-            pretty: true,
-            ..Output::JSON
-        };
-        let output = if status.code == 406 { raw } else { self.plain_output() };
+        let output = self.plain_output();
         if self.output != output {
             return Responder { output, ..*self }.fail(status);
         }

@@ -56,20 +56,16 @@ impl Call<'_> {
 
     /// The name in the body must be that of the path.
     pub(crate) fn fit_name(&self, object: &Value) -> Result<(), Status> {
-        check_name(object, self.name())
-    }
-}
-
-/// The name of an object must be that of the path.
-pub(crate) fn check_name(object: &Value, wanted: &str) -> Result<(), Status> {
-    match object::name(object) {
-        "" => Err(Status::bad_request(format!(
-            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
-        ))),
-        same if same == wanted => Ok(()),
-        other => Err(Status::bad_request(format!(
-            "the name of the object ({other}) does not match the name on the URL ({wanted})"
-        ))),
+        let wanted = self.name();
+        match object::name(object) {
+            "" => Err(Status::bad_request(format!(
+                "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            ))),
+            same if same == wanted => Ok(()),
+            other => Err(Status::bad_request(format!(
+                "the name of the object ({other}) does not match the name on the URL ({wanted})"
+            ))),
+        }
     }
 }
 

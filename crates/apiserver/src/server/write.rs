@@ -18,6 +18,7 @@ use kubewright_schema::error::FieldError;
 use kubewright_schema::structural;
 use serde_json::{Value, json};
 
+use super::authorize::further_attributes;
 use super::convert::{as_stored, prune};
 use super::custom;
 use super::deadline::Deadline;
@@ -27,7 +28,7 @@ use super::upkeep::claims::Claim;
 use super::{Call, Inner};
 use crate::admission::Session;
 use crate::audit::Entry;
-use crate::authorization::{self, Inquiry, escalation};
+use crate::authorization::{Inquiry, escalation};
 use crate::model::form::key;
 use crate::model::object;
 use crate::model::status::Status;
@@ -295,16 +296,8 @@ impl<'a> Writer<'a> {
         if !self.may_only_update {
             return Ok(());
         }
-        let resource = &self.resource;
-        let attributes = authorization::Attributes {
-            verb: "create".to_owned(),
-            group: resource.group.to_string(),
-            version: resource.version.to_string(),
-            resource: resource.plural.to_string(),
-            namespace: object::namespace(object).to_owned(),
-            name: object::name(object).to_owned(),
-            ..authorization::Attributes::default()
-        };
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        let attributes = further_attributes("create", &self.resource, namespace, name);
         self.server.authorize(self.user, &attributes).await
     }
 

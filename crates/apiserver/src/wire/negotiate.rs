@@ -202,10 +202,13 @@ fn best_of(text: &str, pretty: bool, streams: bool, custom: bool) -> Result<Outp
     })
 }
 
-/// The form of a failure: no transformation, and protobuf even where objects have none. JSON where the client takes
-/// nothing of that.
+/// The form of a failure: no transformation, and protobuf even where objects have none. A client that takes nothing of
+/// that gets JSON for people (`WriteRawJSON`).
 pub(crate) fn of_failure(headers: &HeaderMap, query: &Query) -> Output {
-    plain(headers, query).unwrap_or(Output::JSON)
+    plain(headers, query).unwrap_or(Output {
+        pretty: true,
+        ..Output::JSON
+    })
 }
 
 /// Reads `Accept` for a document that is never transformed.
@@ -296,8 +299,22 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
     }
 }
 
+/// Whether each parameter of a `Content-Type` has a value, which is what Go asks of them.
+fn has_parameters(headers: &HeaderMap) -> bool {
+    let text = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    let mut parameters = text.split(';').skip(1).map(str::trim);
+    let last_may_be_empty = text.trim_end().ends_with(';');
+    parameters.all(|parameter| parameter.contains('=') || (parameter.is_empty() && last_may_be_empty))
+}
+
 /// The format of the body of a POST, PUT or DELETE.
 pub(crate) fn input(headers: &HeaderMap) -> Result<Input, Status> {
+    if !has_parameters(headers) {
+        return Err(Status::unsupported_media_type(ACCEPTED));
+    }
     match content_type(headers).as_str() {
         "application/json" => Ok(Input::Json),
         "application/yaml" => Ok(Input::Yaml),

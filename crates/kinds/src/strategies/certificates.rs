@@ -344,7 +344,9 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let request = spec.key("request");
     if let Err(why) = SigningRequest::read(request.text()) {
-        errors.invalid_value(&request, request.text(), why);
+        // No bytes are null to Go.
+        let shown = Some(request.text()).filter(|text| !text.is_empty());
+        errors.invalid_value(&request, shown, why);
     }
     let usages = spec.key("usages");
     if usages.is_empty() {

@@ -65,7 +65,9 @@ fn bundle(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let at = At::root(new);
     let (name, spec) = (at.keys(&["metadata", "name"]), at.key("spec"));
     let signer = spec.key("signerName");
-    errors.messages(&name, bundle_name(name.text(), signer.text()));
+    if !name.text().is_empty() {
+        errors.messages(&name, bundle_name(name.text(), signer.text()));
+    }
     if !signer.text().is_empty() {
         signer_name(&mut errors, &signer);
     }

@@ -20,7 +20,7 @@ use crate::server::apply::{CANNOT_CONVERT, Configuration, is_apply};
 use crate::server::managed::{self, Tracking};
 use crate::server::options::WriteOptions;
 use crate::server::respond::{Content, Reply};
-use crate::server::update::{check_name, check_uid, check_version};
+use crate::server::update::{check_uid, check_version};
 use crate::server::write::{Part, Written};
 use crate::server::{Call, admit, decode, negotiate};
 use crate::storage::StorageError;
@@ -82,8 +82,8 @@ impl Call<'_> {
         self.warnings.append(&mut warnings);
         let row = self.kinds.scale().clone();
         self.enter_sent(&row, &scale);
-        self.fit_name(&scale)?;
         self.fit_namespace(&mut scale)?;
+        self.fit_name(&scale)?;
         self.warnings.extend(object::dedup_owners(&mut scale, false));
         self.write_scale(paths, &options, true, |live, owners, _| {
             owners.update(live, &scale);
@@ -99,12 +99,10 @@ impl Call<'_> {
         let kind = self.patch_type()?;
         let options = WriteOptions::parse(self.query, "PatchOptions")?;
         let patch = self.read_patch(kind, options.field_validation)?;
-        let name = self.name().to_owned();
         let row = self.kinds.scale().clone();
         self.write_scale(paths, &options, false, |live, owners, warnings| {
             let mut scale = patch.apply_plain(live)?;
             patch.fit(&mut scale, &row, options.field_validation, warnings)?;
-            check_name(&scale, &name)?;
             owners.update(live, &scale);
             Ok(scale)
         })
@@ -131,8 +129,9 @@ impl Call<'_> {
         let written = writer
             .update(&namespace, &name, Part::Whole, |old, warnings| {
                 let mut owners = Owners::new(old, paths, &manager, &now);
-                let scale = wanted(&of_any(old, paths)?, &mut owners, warnings)?;
+                let mut scale = wanted(&of_any(old, paths)?, &mut owners, warnings)?;
                 if !whole {
+                    self.fit_namespace(&mut scale)?;
                     self.fit_name(&scale)?;
                     check_patched_uid(&resource, &name, &scale, object::uid(old))?;
                 }
