@@ -1,9 +1,9 @@
 //! What the explorer finds of the known bugs of real operators (`corpus`), and that it finds nothing in the same
 //! operators without them.
 //!
-//! The test plays one fault of each bug that needs one. `measured`, `shapes` and `unseen` play the first [`FIRST`] of
-//! each pair, or as many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted, so that a
-//! loaded machine measures the same.
+//! The test plays one fault of each bug that needs one. `measured`, `shapes`, `unseen` and `classes` play the first
+//! [`FIRST`] of each pair, or as many as `KUBEWRIGHT_EXPLORE` in the environment says, and print what was found: counted,
+//! so that a loaded machine measures the same.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use kubewright_testing::explore::{Explore, Finding, Report, Severity, Step};
 use serde_json::json;
 
 use super::corpus::{CASES, Case};
-use super::{blind, unseen};
+use super::{blind, classes, unseen};
 
 fn explore(case: &Case, fixed: bool) -> Explore {
     let operator = case.operator;
@@ -27,7 +27,9 @@ fn explore(case: &Case, fixed: bool) -> Explore {
 fn pair(name: &str, fixed: bool) -> Result<Explore> {
     match CASES.iter().find(|case| case.name == name) {
         Some(case) => Ok(explore(case, fixed)),
-        None => unseen::explore(name, fixed).unwrap_or_else(|| blind::explore(name, fixed)),
+        None => unseen::explore(name, fixed)
+            .or_else(|| classes::explore(name, fixed))
+            .unwrap_or_else(|| blind::explore(name, fixed)),
     }
 }
 
@@ -221,4 +223,10 @@ fn shapes() -> Result<()> {
 #[ignore = "measures: cargo test -p kubewright-testing --test it known::unseen -- --ignored --nocapture"]
 fn unseen() -> Result<()> {
     measure(unseen::PAIRS.iter().map(|pair| pair.name), pair)
+}
+
+#[test]
+#[ignore = "measures: cargo test -p kubewright-testing --test it known::classes -- --ignored --nocapture"]
+fn classes() -> Result<()> {
+    measure(classes::CLASSES.iter().map(|(name, _)| *name), pair)
 }

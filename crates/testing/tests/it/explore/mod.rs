@@ -1,6 +1,7 @@
 //! The explorer finds what is wrong with an operator, and nothing where nothing is.
 
 mod blind;
+mod classes;
 mod corpus;
 mod known;
 mod unseen;
