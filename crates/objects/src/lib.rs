@@ -21,8 +21,8 @@
 //! | `views` | Pods and Nodes without what most controllers do not read |
 //! | `Waiting` | which requests wait for an object of another kind |
 //!
-//! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; the set holds
-//! requests alone, never objects. Not here: anything that only one of the two needs.
+//! Invariants: readings (all but `install`) are pure and never fail, for the API server has validated what is stored; the
+//! set holds requests alone, never objects. Not here: anything that only one of the two needs.
 
 pub mod api;
 pub mod disruption_target;

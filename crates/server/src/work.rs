@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_no_turn_waits_for_nobody() {
+    async fn users_without_a_turn_wait_for_no_other() {
         for threads in [1, 2, 4] {
             // However many wait, on however many connections.
             let crowd = (0..240).map(|index| ("a", 100 + index % 60));

@@ -55,7 +55,7 @@ pub(crate) fn claims() -> Controller {
     Controller::of(Claims)
         .named(SIGNS)
         .watches::<PersistentVolume>(|volume| claim_of(volume).into_iter().collect())
-        // One that is kept for nobody may be for any claim that waits.
+        // One that is kept for no claim may be for any that waits.
         .source(
             Watch::<PersistentVolume>::new()
                 .when(|event| claim_of(event.object()).is_none())

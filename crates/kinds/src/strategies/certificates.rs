@@ -344,8 +344,8 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let request = spec.key("request");
     if let Err(why) = SigningRequest::read(request.text()) {
-        // No bytes are null to Go.
-        let shown = Some(request.text()).filter(|text| !text.is_empty());
+        // Bytes that are absent are null to Go.
+        let shown = Some(request.text()).filter(|_| request.present());
         errors.invalid_value(&request, shown, why);
     }
     let usages = spec.key("usages");

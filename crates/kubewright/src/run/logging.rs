@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_span_is_wanted_that_nobody_reads() {
+    fn no_span_is_wanted_without_a_reader() {
         let lines = tracing_subscriber::fmt::layer().with_filter(LevelFilter::INFO);
         let (spans, _) = telemetry::layer("guestbook");
         let subscriber = tracing_subscriber::registry().with(lines).with(spans);

@@ -811,7 +811,7 @@ fn selectors_and_paths() {
     );
     check(
         "many values",
-        1_000_000,
+        2_000_000,
         Taken,
         selector(format!("a in ({})", many(20_000, &|at| format!("v{at}")))),
     );

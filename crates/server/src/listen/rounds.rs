@@ -12,7 +12,7 @@
 //! Invariants:
 //! - a connection that is ready waits for one round, at most, and for those of its own user that came first; for
 //!   [`PASSED`] rounds where its user has had more than others;
-//! - nobody saves up more than [`CREDIT`] while it wants nothing;
+//! - no user saves up more than [`CREDIT`] while it wants nothing;
 //! - nothing waits on a thread that has nothing else to do, nor where nobody else has asked for [`LATELY`];
 //! - a connection that ends while it waits costs nobody a turn.
 //!

@@ -34,10 +34,10 @@ pub(in crate::structural) fn type_of(value: &Value) -> (&'static str, &'static s
     }
 }
 
-/// A bound of a number: whole beside a whole number.
+/// A bound of a number, which is whole beside a whole number unless its type has no such bound.
 fn bound_text(bound: f64, value: &Value) -> String {
-    if value.is_i64() {
-        bound.trunc().to_string()
+    if value.is_i64() && bound.fract() == 0.0 {
+        bound.to_string()
     } else {
         go::float(bound)
     }
