@@ -248,12 +248,8 @@ fn a_namespace_is_compared_before_a_name() {
 }
 
 #[test]
-fn requests_without_bytes_are_null() {
+fn a_name_that_is_missing_is_no_wrong_one() {
     let api = server(Minor::V37);
-    let requests = "POST /apis/certificates.k8s.io/v1/certificatesigningrequests";
-    let request = json!({"metadata": {"name": "a"}, "spec": {"usages": ["server auth"], "signerName": "x.io/s"}});
-    let said = "spec.request: Invalid value: null: PEM block type must be CERTIFICATE REQUEST";
-    check(&api, requests, &request, 422, said);
     let bundles = "POST /apis/certificates.k8s.io/v1/clustertrustbundles";
     let bundle = json!({"metadata": {}, "spec": {"signerName": "x.io/s", "trustBundle": "x"}});
     let required = "metadata.name: Required value: name or generateName is required";

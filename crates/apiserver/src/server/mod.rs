@@ -525,25 +525,17 @@ impl Inner {
         {
             return refuse(&status);
         }
-        let streams = matches!(verb, Verb::List | Verb::Watch);
-        // What a path takes comes before what it gives.
-        let is_unrouted =
-            early.is_none() && verb == Verb::Patch && resource.custom.is_none() && !patch::is_routed(headers);
-        let output = match special::review::output(&resource, headers, query, streams) {
+        let many = matches!(verb, Verb::List | Verb::Watch);
+        let output = match special::review::output(&resource, headers, query, many) {
             Ok(output) => output,
-            // A connection is no document.
-            Err(_) if matches!(endpoint, Ok(Endpoint::Connect(_))) => negotiate::of_failure(headers, query),
-            Err(_) if is_unrouted => return refuse(&patch::unrouted()),
+            Err(_) if matches!(endpoint, Ok(Endpoint::Connect(_))) => negotiate::of_failure(headers, query), // no document
             Err(status) => {
                 let early = early.map(|why| why.status(&resource, path.name.as_deref().unwrap_or("")));
-                return refuse(&early.unwrap_or(status));
+                return refuse(&early.unwrap_or_else(|| patch::refused(verb, &resource, headers, status)));
             }
         };
-        let responder = Responder {
-            output,
-            query,
-            env: self.env.as_ref(),
-        };
+        let env = self.env.as_ref();
+        let responder = Responder { output, query, env };
         let mut call = Call {
             server: self,
             kinds,

@@ -19,14 +19,14 @@ use serde_json::{Map, Value};
 
 use super::options::{FieldValidation, WriteOptions};
 use super::respond::Reply;
+use super::route::Verb;
 use super::write::Part;
 use super::{Call, decode, managed, negotiate};
 use crate::json;
-use crate::model::Minor;
-use crate::model::Resource;
 use crate::model::object;
 use crate::model::status::{Cause, Details, Status};
 use crate::model::unfit::Unfit;
+use crate::model::{Minor, Resource};
 use crate::registry::Snapshot;
 
 /// The type of a patch.
@@ -57,14 +57,22 @@ const CUSTOM_PATCHES: &str = "application/json-patch+json, application/merge-pat
 const NO_JSON: &str = "invalid JSON patch";
 
 /// Whether a path takes the content type, which may be a list; only the patch itself looks at the whole text.
-pub(super) fn is_routed(headers: &HeaderMap) -> bool {
+fn is_routed(headers: &HeaderMap) -> bool {
     let list = negotiate::content_type(headers);
     list.split(',').any(|one| PATCHES.contains(&one.trim()))
 }
 
-/// 415 where a path does not take the content type.
-pub(super) fn unrouted() -> Status {
+fn no_route() -> Status {
     Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_empty_details()
+}
+
+/// The refusal of a request that accepts no form of its answer: that the path of a built-in kind does not take the content
+/// type of a patch comes first.
+pub(super) fn refused(verb: Verb, resource: &Resource, headers: &HeaderMap, refusal: Status) -> Status {
+    match verb == Verb::Patch && resource.custom.is_none() && !is_routed(headers) {
+        true => no_route(),
+        false => refusal,
+    }
 }
 
 /// The largest number of operations in a JSON patch.
@@ -135,7 +143,7 @@ impl Call<'_> {
             }
             // `crdHandler` checks the patch type only with the patch; for built-in kinds the path does.
             _ if self.resource.custom.is_some() => return Err(Status::unsupported_media_type(CUSTOM_PATCHES)),
-            _ => return Err(unrouted()),
+            _ => return Err(no_route()),
         })
     }
 

@@ -344,9 +344,7 @@ fn signing_request(new: &Value) -> Vec<FieldError> {
     let spec = At::root(new).key("spec");
     let request = spec.key("request");
     if let Err(why) = SigningRequest::read(request.text()) {
-        // Bytes that are absent are null to Go.
-        let shown = Some(request.text()).filter(|_| request.present());
-        errors.invalid_value(&request, shown, why);
+        errors.invalid_value(&request, request.text(), why);
     }
     let usages = spec.key("usages");
     if usages.is_empty() {

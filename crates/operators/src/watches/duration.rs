@@ -5,7 +5,6 @@ use std::time::Duration;
 use kubewright::Action;
 
 /// What is due after a reconcile that went well: the next one after a period, and none without a period.
-#[must_use]
 pub fn next_after(period: Duration) -> Action {
     match period.is_zero() {
         true => Action::await_change(),
