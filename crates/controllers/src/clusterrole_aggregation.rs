@@ -20,7 +20,6 @@ use serde_json::json;
 use kubewright_objects::meta;
 
 const NAME: &str = "clusterrole-aggregation-controller";
-const GATHERING: &str = "gathering";
 
 // ANCHOR: wiring
 /// Fills the roles that gather others.
@@ -31,12 +30,7 @@ pub(crate) fn controller() -> Controller {
     Controller::of(ClusterRoleAggregation)
         .named(NAME)
         // Any role may be one of those that are gathered, or may have been.
-        .source(Watch::<ClusterRole>::new().by_index(gathering, |_| vec![GATHERING.to_owned()]))
-}
-
-/// Files the roles that gather others.
-fn gathering(role: &ClusterRole) -> Vec<String> {
-    role.aggregation_rule.iter().map(|_| GATHERING.to_owned()).collect()
+        .source(Watch::<ClusterRole>::new().all_where(|role: &ClusterRole| role.aggregation_rule.is_some()))
 }
 // ANCHOR_END: wiring
 

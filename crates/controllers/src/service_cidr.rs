@@ -18,7 +18,6 @@ use kubewright_objects::meta;
 
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 const READY: &str = "Ready";
-const GOING: &str = "going";
 /// Who gives the addresses that hold a ServiceCIDR (`ipallocator.ControllerName`).
 const ALLOCATOR: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 /// How long one is known to be going before it goes (`deletionGracePeriod`).
@@ -31,16 +30,13 @@ pub(crate) struct ServiceCidrs;
 pub(crate) fn controller() -> Controller {
     Controller::of(ServiceCidrs)
         .named("service-cidr-controller")
-        .source(Watch::<ServiceCIDR>::new().by_index(going, |_| vec![GOING.to_owned()]))
-        .source(Watch::<IPAddress>::new().by_index(going, |_| vec![GOING.to_owned()]))
+        .source(Watch::<ServiceCIDR>::new().all_where(is_going))
+        .source(Watch::<IPAddress>::new().all_where(is_going))
 }
 
-/// Those under deletion, which wait for an address to go or for a larger range, are found under one value.
-fn going(cidr: &ServiceCIDR) -> Vec<String> {
-    match meta::is_deleting(&cidr.metadata) {
-        true => vec![GOING.to_owned()],
-        false => vec![],
-    }
+/// Whether one waits for an address to go or for a larger range.
+fn is_going(cidr: &ServiceCIDR) -> bool {
+    meta::is_deleting(&cidr.metadata)
 }
 
 impl Reconciler for ServiceCidrs {

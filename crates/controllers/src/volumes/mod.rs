@@ -27,8 +27,6 @@ const DEFAULT_CLASS: &str = "standard";
 const SIGNS: &str = "persistentvolume-controller";
 /// The index of the volumes that may be for a claim.
 const INDEX: &str = "spec.claimRef or spec.storageClassName";
-/// The value under which claims without a volume are found.
-const UNBOUND: &str = "unbound";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Makes the default StorageClass. One of this name is left as it is.
@@ -59,21 +57,18 @@ pub(crate) fn claims() -> Controller {
         .source(
             Watch::<PersistentVolume>::new()
                 .when(|event| claim_of(event.object()).is_none())
-                .by_index(unbound, |_| vec![UNBOUND.to_owned()]),
+                .all_where(is_unbound),
         )
         .indexes(INDEX, binding::index_keys)
-        .source(Watch::<StorageClass>::new().by_index(unbound, |_| vec![UNBOUND.to_owned()]))
+        .source(Watch::<StorageClass>::new().all_where(is_unbound))
         // The pod that a claim waits for is named in its event; its node says where the volume is to be.
         .reads::<Pod>(Scope::all())
         .reads::<Node>(Scope::all())
 }
 
-/// Claims that wait for a volume.
-fn unbound(claim: &PersistentVolumeClaim) -> Vec<String> {
-    match binding::is_bound(claim) || meta::is_deleting(&claim.metadata) {
-        true => vec![],
-        false => vec![UNBOUND.to_owned()],
-    }
+/// Whether a claim waits for a volume.
+fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
+    !binding::is_bound(claim) && !meta::is_deleting(&claim.metadata)
 }
 
 /// The claim that a volume is kept for.

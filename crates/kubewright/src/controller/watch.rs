@@ -226,6 +226,16 @@ impl<K: AnyObject> Watch<K> {
         }))
     }
 
+    /// Wakes the objects of the controller's own kind for which `own` holds, such as those that wait for what has changed.
+    /// The cache knows them by an index ([`Watch::by_index`]).
+    pub fn all_where<O: AnyObject>(self, own: impl Fn(&O) -> bool + Send + Sync + 'static) -> Source {
+        let one = || vec![String::new()];
+        self.by_index(
+            move |object: &O| if own(object) { one() } else { vec![] },
+            move |_| one(),
+        )
+    }
+
     /// Wakes every object of the controller's kind. For rare, global settings.
     pub fn all(self) -> Source {
         self.wakes(Mapping::All)

@@ -156,6 +156,24 @@ async fn r3_a_change_wakes_what_its_values_find() -> Result<()> {
     Ok(())
 }
 
+/// R3: a change wakes the objects for which a condition holds.
+#[tokio::test]
+async fn r3_a_change_wakes_those_for_which_a_condition_holds() -> Result<()> {
+    let is_chosen = |config: &ConfigMap| config.data.iter().flatten().any(|(key, _)| key == "chosen");
+    let (cluster, journal) = started(&["a", "b", "c"], Watch::<Secret>::new().all_where(is_chosen)).await?;
+    let configs: Api<ConfigMap> = Api::default_namespaced(cluster.kube());
+    for name in ["a", "c"] {
+        let change = Patch::Merge(json!({"data": {"chosen": "yes"}}));
+        configs.patch(name, &PatchParams::default(), &change).await?;
+        journal.woken(&[name], "ConfigMap").await;
+    }
+    journal.clear();
+    create::<Secret>(&cluster, json!({"metadata": {"name": "s"}})).await?;
+    journal.woken(&["a", "c"], "Secret default/s created").await;
+    assert_eq!(journal.names(), ["a", "c"]);
+    Ok(())
+}
+
 /// The index is of the controller's own kind: another one would find keys of strangers.
 #[tokio::test]
 async fn an_index_of_another_kind_is_refused() -> Result<()> {
