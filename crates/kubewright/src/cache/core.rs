@@ -286,8 +286,13 @@ impl Core {
 
     pub(crate) fn by_index(&self, index: &str, value: &str, namespace: Option<&str>) -> Result<Vec<Arc<dyn Cached>>> {
         self.has_index(index)?;
+        Ok(self.filed(index, value, namespace))
+    }
+
+    /// The same; none without such an index.
+    pub(crate) fn filed(&self, index: &str, value: &str, namespace: Option<&str>) -> Objects {
         let index = self.index_name(index);
-        Ok(self.found(|store| filed(store, self.namespace_of(namespace), &index, value)))
+        self.found(|store| filed(store, self.namespace_of(namespace), &index, value))
     }
 
     /// Several views may each have an index of one name.

@@ -127,7 +127,7 @@ impl Keys {
     /// The keys of the objects that an index files under a value; none when the index is gone.
     pub(crate) fn filed(&self, index: &str, value: &str) -> Vec<Request> {
         let cores = self.0.iter().filter_map(Weak::upgrade);
-        let found = cores.flat_map(|core| core.by_index(index, value, None).unwrap_or_default());
+        let found = cores.flat_map(|core| core.filed(index, value, None));
         found
             .map(|object| {
                 let id = object.object_id();
