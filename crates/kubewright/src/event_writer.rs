@@ -20,7 +20,7 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request as Requests;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -264,17 +264,12 @@ impl Writer {
     }
 
     async fn create(&self, event: &Event, is_core: bool) -> Result<()> {
-        let mut body = serde_json::to_value(event)?;
-        if let Some(fields) = body.as_object_mut().filter(|_| is_core) {
-            for (name, older) in CORE {
-                if let Some(value) = fields.remove(name) {
-                    fields.insert(older.to_owned(), value);
-                }
-            }
-            fields.insert("apiVersion".to_owned(), "v1".into());
-        }
+        let body = match is_core {
+            true => serde_json::to_vec(&in_core(event)?)?,
+            false => serde_json::to_vec(event)?,
+        };
         let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-        let request = requests_in(namespace, is_core).create(&PostParams::default(), serde_json::to_vec(&body)?);
+        let request = requests_in(namespace, is_core).create(&PostParams::default(), body);
         send(&self.client, request).await
     }
 
@@ -439,6 +434,20 @@ fn qualified(component: &str) -> String {
         (Some(domain), name) => format!("{domain}/{name}"),
         (None, name) => name.to_owned(),
     }
+}
+
+/// An Event as the core group has it.
+fn in_core(event: &Event) -> Result<Value> {
+    let mut body = serde_json::to_value(event)?;
+    if let Some(fields) = body.as_object_mut() {
+        for (name, older) in CORE {
+            if let Some(value) = fields.remove(name) {
+                fields.insert(older.to_owned(), value);
+            }
+        }
+        fields.insert("apiVersion".to_owned(), "v1".into());
+    }
+    Ok(body)
 }
 
 fn requests_in(namespace: &str, is_core: bool) -> Requests {
