@@ -78,10 +78,10 @@ pub(super) fn go_on(scene: &ContainerContext<'_>, place: &Place<'_>, notes: &mut
     // Whether the next container may start, and whether the pod is lost.
     let (mut is_open, mut lost) = (!place.unmounted, false);
     let mut codes = Vec::new();
-    let sidecars_end = is_over(pod, spec);
     for (container, role) in all(spec) {
         let before = known(pod, &container.name);
-        if let (Some(before), Role::Sidecar, true) = (before, role, sidecars_end)
+        if let (Some(before), Role::Sidecar) = (before, role)
+            && is_over(pod, spec)
             && let Some(ending) = scene.runtime.end_sidecar(scene, before, notes)
         {
             init.push(ending);
