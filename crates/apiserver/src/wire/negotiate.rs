@@ -285,13 +285,20 @@ fn is_a_person(headers: &HeaderMap) -> bool {
         .any(|prefix| agent.starts_with(prefix))
 }
 
+/// The text of `Content-Type`; empty when there is none that can be read.
+fn content_type_text(headers: &HeaderMap) -> &str {
+    let value = headers.get(CONTENT_TYPE);
+    value.and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
 /// The media type of a body without its parameters; JSON when absent.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
-    let text = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
-    let media = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let media = content_type_text(headers)
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase();
     if media.is_empty() {
         "application/json".to_owned()
     } else {
@@ -301,10 +308,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 
 /// Whether each parameter of a `Content-Type` has a value, which is what Go asks of them.
 fn has_parameters(headers: &HeaderMap) -> bool {
-    let text = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
+    let text = content_type_text(headers);
     let mut parameters = text.split(';').skip(1).map(str::trim);
     let last_may_be_empty = text.trim_end().ends_with(';');
     parameters.all(|parameter| parameter.contains('=') || (parameter.is_empty() && last_may_be_empty))

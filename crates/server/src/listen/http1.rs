@@ -180,13 +180,7 @@ fn answer(
 ) -> BoxFuture<'static, Result<Response<Sent>, Infallible>> {
     let (front, peer, under_way) = (session.front.clone(), session.peer.clone(), session.place.begin());
     if let Some(refusal) = heads::refusal(request.version(), request.method(), request.headers()) {
-        return Box::pin(async move {
-            Ok(refusal.map(|body| Sent {
-                body,
-                under_way,
-                turns: None,
-            }))
-        });
+        return Box::pin(async move { Ok(refusal.map(|body| Sent::over_http1(body, under_way))) });
     }
     let is_latest = request.version() == Version::HTTP_11;
     let chunks = is_latest && request.method() == Method::GET;
@@ -221,14 +215,7 @@ fn answer(
                 if matches!(body, ResponseBody::Watch(_)) {
                     under_way.watches();
                 }
-                Ok(Response::from_parts(
-                    head,
-                    Sent {
-                        body,
-                        under_way,
-                        turns: None,
-                    },
-                ))
+                Ok(Response::from_parts(head, Sent::over_http1(body, under_way)))
             }
         }
     })

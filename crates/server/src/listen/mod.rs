@@ -273,6 +273,17 @@ struct Sent {
     under_way: UnderWay,
 }
 
+impl Sent {
+    /// The body of an answer over HTTP/1.1.
+    fn over_http1(body: ResponseBody, under_way: UnderWay) -> Sent {
+        Sent {
+            body,
+            turns: None,
+            under_way,
+        }
+    }
+}
+
 impl http_body::Body for Sent {
     type Data = Bytes;
     type Error = <ResponseBody as http_body::Body>::Error;
