@@ -106,11 +106,12 @@ impl ResourceQuotas {
         if attributes.dry_run {
             return Ok(());
         }
-        budget::announce(charged.iter().map(|name| cost(session, namespace, name)).sum());
+        let costs: Vec<usize> = charged.iter().map(|name| cost(session, namespace, name)).collect();
+        budget::announce(costs.iter().sum());
         let mut turn = 0;
-        for name in charged {
+        for (name, cost) in charged.into_iter().zip(costs) {
             // There may be hundreds.
-            turn += cost(session, namespace, &name);
+            turn += cost;
             if turn > TURN {
                 turn = 0;
                 budget::give_way().await;
